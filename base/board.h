@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The arena (one shared memory of a node's ranks) and the boards in it (one per communicator): how ranks agree,
+ * without a message, whether an operation runs on the GPUs.
+ *
+ * A rank on host memory only advances its counter. A rank on device memory does all its fallible work first, posts
+ * what it brings and arrives. The last to arrive decides under the node's launch lock, for all. Everything doubtful
+ * ends in STAGE. doc/design.md has the rules and why each is there.
+ */
+#ifndef SHUNT_BASE_BOARD_H
+#define SHUNT_BASE_BOARD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/reasons.h"
+#include "base/status.h"
+
+#define SHUNT_BOARD_RANKS 16   /* members of a board that can arrive on device memory (flat arrival) */
+#define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
+#define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
+
+struct shunt_arena; /* this process's view of the node's shared memory */
+struct shunt_board; /* this process's view of one communicator's board */
+
+/* ---- arena ---- */
+
+/*
+ * Register this process in the arena of its job on this node, creating it if this is the first. To be called before
+ * the host's MPI_Init. Without a launcher that tells who belongs together: SHUNT_PASS, *arena_p = NULL.
+ * Never blocks for a peer. The arena must be left by shunt_arena_leave.
+ */
+enum shunt_status shunt_arena_join(struct shunt_arena **arena_p);
+
+/* After the host's MPI_Init: this process's rank in MPI_COMM_WORLD and how many there are on all nodes. */
+void shunt_arena_set_world(struct shunt_arena *arena, int world_rank, int world_size);
+
+/*
+ * Fix, once for all, who takes part: at once if all local ranks that the launcher announced are registered, else
+ * after a bounded wait (at most 1 s). Idempotent; everybody obeys the sealed set. Unlinks the file.
+ */
+void shunt_arena_seal(struct shunt_arena *arena);
+
+/* The slot (0 ...) of this process; of a world rank, or -1 if that rank is not in the sealed set. */
+int shunt_arena_self(const struct shunt_arena *arena);
+int shunt_arena_slot(const struct shunt_arena *arena, int world_rank);
+
+/* Sticky on the node: some rank has used device memory (rule 12: neutral ranks arrive only then). */
+void shunt_arena_set_device_used(struct shunt_arena *arena);
+bool shunt_arena_device_used(const struct shunt_arena *arena);
+
+/* The public page of the process in `slot`, SHUNT_CARD_BYTES, zeroed at registration, 128-byte aligned. */
+void *shunt_arena_card(const struct shunt_arena *arena, int slot);
+
+/* False once the process of `slot` is proven to have ended (pidfd, not a pid number). Cheap, but not for hot loops. */
+bool shunt_arena_alive(struct shunt_arena *arena, int slot);
+
+/* Unmap and forget; safe when the file was never sealed (then the last one out unlinks it). arena may be NULL. */
+void shunt_arena_leave(struct shunt_arena *arena);
+
+/* ---- boards ---- */
+
+struct shunt_key {
+    uint64_t word[2]; /* a 128-bit hash: equal on all members, different for different communicators */
+};
+
+/*
+ * Find or create the board of a communicator. slots[i] is the arena slot of the communicator's rank i, `me` the
+ * caller's rank. n may exceed SHUNT_BOARD_RANKS: such a board only counts. Each member opens once and closes once.
+ * SHUNT_ERR_LIMIT if the arena is full (then no member may use a board: shunt_board_open records that in the arena
+ * under the same key, so that a member that opened it before sees every arrival end in STAGE).
+ */
+enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int me,
+                                   struct shunt_board **board_p);
+void shunt_board_close(struct shunt_board *board);
+
+/* Rule 2: a rank on host memory passes its next operation. 1-2 ns, never waits. board may be NULL. */
+void shunt_board_pass(struct shunt_board *board);
+
+enum { SHUNT_POST_NEUTRAL = 1, SHUNT_POST_IN_PLACE = 2 };
+
+/* Where a buffer is, as a peer can use it. reg = 0: not exported, to be reached only through scratch. */
+struct shunt_place {
+    uint32_t reg;     /* registration number of the owner, see cuda/ipc.h */
+    uint32_t align;   /* address modulo 256 */
+    uint64_t offset;  /* bytes into the registered block */
+    uint64_t id;      /* the driver's BUFFER_ID */
+};
+
+/* What a rank brings to an operation: everything the decider must know. */
+struct shunt_post {
+    uint32_t coll;   /* enum shunt_coll */
+    uint32_t flags;  /* SHUNT_POST_* */
+    uint64_t count;  /* elements */
+    uint32_t type;   /* enum shunt_type */
+    uint32_t op;     /* enum shunt_op */
+    int32_t root;
+    uint16_t max_blocks; /* largest grid that is resident at once on this rank's GPU */
+    uint16_t gpu;        /* which of the node's GPUs, an index that means the same to all ranks */
+    uint64_t acks;       /* bit i: this rank has opened the registrations in member i's previous posts: zero-copy allowed */
+    struct shunt_place send, recv;
+};
+
+/* What the last to arrive decides for all. */
+struct shunt_verdict {
+    uint64_t ticket;  /* filled by the board: launch order on the node, from 1 */
+    uint32_t algo;    /* enum shunt_algo_id */
+    uint32_t flags;   /* SHUNT_PLAN_* */
+    uint32_t blocks;
+    uint32_t chunk;   /* bytes */
+    enum shunt_reason reason; /* of STAGE */
+};
+
+/*
+ * Decides on n posts (posts[i] of member i; never NULL). Answers true to run, having filled *verdict but the ticket;
+ * false to stage, with verdict->reason. Called by one member, under the node's launch lock: must be short, pure.
+ */
+typedef bool (*shunt_decide)(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict);
+
+enum shunt_round_state { SHUNT_ROUND_UNDECIDED, SHUNT_ROUND_STAGE, SHUNT_ROUND_RUN };
+
+/* One operation in which this process has arrived. Owned by the caller, valid from arrive to leave. */
+struct shunt_round {
+    struct shunt_board *board;
+    uint64_t sequence;
+    void *entry;
+    double since; /* seconds, monotonic: when it arrived */
+};
+
+/*
+ * Rule 3: arrive in the board's next operation. SHUNT_OK: arrived, `round` is filled and must be left.
+ * SHUNT_PASS: did not arrive, has passed as a host rank instead; *reason says why; stage.
+ */
+enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shunt_post *post, shunt_decide decide,
+                                     void *context, struct shunt_round *round, enum shunt_reason *reason);
+
+/* Look once: also turns UNDECIDED to STAGE if a member has passed on the host (rule 5) or after 30 s. */
+enum shunt_round_state shunt_round_poll(struct shunt_round *round);
+
+/* Rule 5: veto while undecided. Without effect once decided; poll tells. */
+void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason);
+
+/* The decision, once poll says STAGE (only `reason` is set) or RUN. Valid until leave. */
+const struct shunt_verdict *shunt_round_verdict(const struct shunt_round *round);
+
+/* The post of member i, once poll says RUN. Valid until leave. */
+const struct shunt_post *shunt_round_post(const struct shunt_round *round, int i);
+
+/* Done with it: the entry is free for sequence + 256 when all who arrived have left. */
+void shunt_round_leave(struct shunt_round *round);
+
+/* Members and the caller's rank. */
+int shunt_board_size(const struct shunt_board *board);
+int shunt_board_rank(const struct shunt_board *board);
+int shunt_board_slot(const struct shunt_board *board, int rank);
+
+#endif

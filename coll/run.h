@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From a task to its end on the GPUs: prepare, arrive on the board, obey the decision, launch, wait. */
+#ifndef SHUNT_COLL_RUN_H
+#define SHUNT_COLL_RUN_H
+
+#include "base/board.h"
+#include "coll/task.h"
+
+struct shunt_outcome {
+    unsigned algo;            /* enum shunt_algo_id, of SHUNT_OK */
+    enum shunt_reason reason; /* of SHUNT_PASS */
+};
+
+/*
+ * Run `task` on the GPUs together with the board's other members.
+ *
+ * SHUNT_OK: done, the result is visible to every stream. SHUNT_PASS: not run; this rank's counter on the board has
+ * advanced all the same; stage, outcome->reason says why. SHUNT_ERR_*: failed after the point of no return: an MPI
+ * error. board may be NULL (SHUNT_PASS). `progress` is poked while waiting.
+ */
+enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                 const struct shunt_progress *progress, struct shunt_outcome *outcome);
+
+/* Check the settings that name algorithms, once, at start: says what is refused and what is allowed. */
+void shunt_select_start(void);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A call that classify understood: bytes, element type, operation, memory. No MPI type in it. */
+#ifndef SHUNT_COLL_TASK_H
+#define SHUNT_COLL_TASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda/gpu.h"
+#include "cuda/types.h"
+
+/* COLL(id, word): the collectives that have device algorithms */
+#define SHUNT_COLLS(X) X(ALLREDUCE, allreduce)
+
+enum shunt_coll {
+#define X(id, word) SHUNT_COLL_##id,
+    SHUNT_COLLS(X)
+#undef X
+    SHUNT_NCOLLS
+};
+
+const char *shunt_coll_name(unsigned coll);
+
+struct shunt_task {
+    enum shunt_coll coll;
+    uint64_t count; /* elements */
+    enum shunt_type type;
+    enum shunt_op op;
+    int root;
+    bool in_place;
+    bool neutral;     /* zero elements: takes part in nothing */
+    const void *send; /* in place: the same as recv */
+    void *recv;
+    struct shunt_mem send_mem, recv_mem;
+};
+
+/* What lower layers need of the host MPI, as functions: called now and then from wait loops. */
+struct shunt_progress {
+    void (*poke)(void *context); /* drives the host MPI's progress on the operation's communicator */
+    void *context;
+};
+
+#endif

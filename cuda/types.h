@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Element types and operations of the kernels, as numbers: from kernels.def. No CUDA, no MPI in it. */
+#ifndef SHUNT_CUDA_TYPES_H
+#define SHUNT_CUDA_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cuda/kernels.def"
+
+enum shunt_type {
+#define X(id, type, class) SHUNT_TYPE_##id,
+    SHUNT_TYPES(X)
+#undef X
+    SHUNT_NTYPES
+};
+
+enum shunt_op {
+#define X(id, word) SHUNT_OP_##id,
+    SHUNT_OPS(X)
+#undef X
+    SHUNT_NOPS
+};
+
+/* Bytes of an element; its name ("F32"); the operation's name ("sum"). */
+size_t shunt_type_size(enum shunt_type type);
+const char *shunt_type_name(enum shunt_type type);
+const char *shunt_op_name(enum shunt_op op);
+
+/* Is there a kernel for this pair? */
+bool shunt_kernel_exists(enum shunt_type type, enum shunt_op op);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What a shim hands on: the arguments of one MPI call as they came, and the hooks that the shims call.
+ *
+ * Shims are written by gen.py from calls.txt and shim.c.in, one per name, for both MPI_X and PMPI_X. A shim does
+ * nothing but count the depth, fill struct shunt_call with the fields of its row and call the hooks of its class, and
+ * then the host's function of the same name. Hooks run only at depth 0, that is for calls of the program, not for
+ * those that an MPI library makes inside itself.
+ */
+#ifndef SHUNT_MPI_CALL_H
+#define SHUNT_MPI_CALL_H
+
+#include <mpi.h>
+#include <stdbool.h>
+
+#include "call_ids.h" /* generated: enum shunt_call_id { SHUNT_CALL_Allreduce, ... } */
+
+struct shunt_call {
+    enum shunt_call_id id; /* the family and form: Allreduce, Iallreduce, Allreduce_init; large counts are not told apart */
+    const void *sendbuf;
+    void *recvbuf;
+    MPI_Count count;
+    MPI_Datatype datatype;
+    MPI_Op op;
+    int root;
+    MPI_Comm comm;          /* the (parent) communicator */
+    MPI_Comm peer_comm;     /* Intercomm_create */
+    MPI_Group group;        /* Comm_create, Comm_create_group, Comm_create_from_group */
+    int tag;                /* Comm_create_group, Intercomm_create */
+    const char *stringtag;  /* ..._from_group(s) */
+    MPI_Comm *newcomm;      /* creation calls: where the host writes it */
+    MPI_Comm *freecomm;     /* Comm_free, Comm_disconnect */
+    int n_requests;         /* completion calls: 1 or the array's length */
+    MPI_Request *requests;  /* completion calls: in and out; creation of a request: where the host writes it */
+};
+
+/*
+ * The classes of calls.txt. The host's function runs between before and after.
+ *
+ *   pass    no shim at all: the slot leads straight to the host
+ *   depth   only counts the depth (calls that call covered ones inside themselves: I/O, windows ...)
+ *   coll    a collective that we do not take: shunt_hook_coll before
+ *   take    a collective that we take: shunt_hook_take before; answers true if the call is done
+ *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
+ *   free    ends a communicator: shunt_hook_free before
+ *   done    completes requests: shunt_hook_done_before, shunt_hook_done_after (only while shunt_requests_tracked > 0)
+ *   init    Init, Init_thread, Session_init: shunt_hook_init_before, shunt_hook_init_after
+ *   final   Finalize, Session_finalize: shunt_hook_final_before, shunt_hook_final_after
+ */
+void shunt_hook_coll(const struct shunt_call *call);
+bool shunt_hook_take(const struct shunt_call *call, int *rc);
+void shunt_hook_comm_before(struct shunt_call *call);
+void shunt_hook_comm_after(struct shunt_call *call, int rc);
+void shunt_hook_free(const struct shunt_call *call);
+extern int shunt_requests_tracked; /* atomically read and written: requests that somebody of ours waits for */
+void *shunt_hook_done_before(const struct shunt_call *call); /* returns what _after needs, or NULL */
+void shunt_hook_done_after(const struct shunt_call *call, void *before, int rc);
+void shunt_hook_init_before(const struct shunt_call *call);
+void shunt_hook_init_after(const struct shunt_call *call, int rc);
+void shunt_hook_final_before(const struct shunt_call *call);
+void shunt_hook_final_after(const struct shunt_call *call, int rc);
+
+/*
+ * The host's functions, for our own use: shunt_host.Allreduce(...) is the host's PMPI_Allreduce, never our shim.
+ * One member per name of calls.txt (small count, and X_c where mpi.h declares it; NULL if the host lacks it) and for
+ * the helper names listed under "host" in calls.txt (Comm_size, Comm_group, Type_size, Iprobe ...).
+ */
+#include "host_table.h" /* generated */
+extern struct shunt_host_table shunt_host;
+
+#endif
