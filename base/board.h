@@ -20,6 +20,7 @@
 #define SHUNT_BOARD_RANKS 16   /* members of a board that can arrive on device memory (flat arrival) */
 #define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
 #define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
+#define SHUNT_STATS_BYTES 4096 /* of each process, readable by all: its layout belongs to base/stats.c */
 
 struct shunt_arena; /* this process's view of the node's shared memory */
 struct shunt_board; /* this process's view of one communicator's board */
@@ -52,6 +53,12 @@ bool shunt_arena_device_used(const struct shunt_arena *arena);
 
 /* The public page of the process in `slot`, SHUNT_CARD_BYTES, zeroed at registration, 128-byte aligned. */
 void *shunt_arena_card(const struct shunt_arena *arena, int slot);
+
+/*
+ * The counters of the process in `slot`, SHUNT_STATS_BYTES, zeroed at registration, 128-byte aligned. Stay readable after
+ * that process has left or ended, until the caller leaves. NULL if no process ever registered in `slot`.
+ */
+void *shunt_arena_stats(const struct shunt_arena *arena, int slot);
 
 /* False once the process of `slot` is proven to have ended (pidfd, not a pid number). Cheap, but not for hot loops. */
 bool shunt_arena_alive(struct shunt_arena *arena, int slot);
