@@ -47,9 +47,16 @@ void shunt_arena_seal(struct shunt_arena *arena);
 int shunt_arena_self(const struct shunt_arena *arena);
 int shunt_arena_slot(const struct shunt_arena *arena, int world_rank);
 
-/* Sticky on the node: some rank has used device memory (rule 12: neutral ranks arrive only then). */
-void shunt_arena_set_device_used(struct shunt_arena *arena);
+/*
+ * Sticky on the node: some rank has used device memory (rule 12: neutral ranks arrive only then). Answers the number of
+ * this process among those that did (0, 1, ... in order of their first call; the same on every call of a process): its
+ * channel in everybody's scratch.
+ */
+int shunt_arena_set_device_used(struct shunt_arena *arena);
 bool shunt_arena_device_used(const struct shunt_arena *arena);
+
+/* Processes of this job on this node as the launcher announced them; equal on all of them. */
+int shunt_arena_local_size(const struct shunt_arena *arena);
 
 /* The public page of the process in `slot`, SHUNT_CARD_BYTES, zeroed at registration, 128-byte aligned. */
 void *shunt_arena_card(const struct shunt_arena *arena, int slot);
@@ -105,7 +112,6 @@ struct shunt_post {
     int32_t root;
     uint16_t max_blocks; /* largest grid that is resident at once on this rank's GPU */
     uint16_t gpu;        /* which of the node's GPUs, an index that means the same to all ranks */
-    uint64_t acks;       /* bit i: this rank has opened the registrations in member i's previous posts: zero-copy allowed */
     struct shunt_place send, recv;
 };
 
@@ -134,6 +140,12 @@ struct shunt_round {
     void *entry;
     double since; /* seconds, monotonic: when it arrived */
 };
+
+/*
+ * Has member `rank` passed the caller's next operation already? A member that did and has not published what a device
+ * rank publishes before it arrives is a host rank: the caller then passes too, and stages.
+ */
+bool shunt_board_ahead(const struct shunt_board *board, int rank);
 
 /*
  * Rule 3: arrive in the board's next operation. SHUNT_OK: arrived, `round` is filled and must be left.
