@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The bottom layer: status, log, settings, statistics, the arena and its boards.
+
+base_sources += \
+	%reldir%/board.h \
+	%reldir%/conf.def \
+	%reldir%/conf.h \
+	%reldir%/log.h \
+	%reldir%/reasons.def \
+	%reldir%/reasons.h \
+	%reldir%/stats.h \
+	%reldir%/status.h

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The GPU: the driver, memory, copies, and the kernels, which are compiled to one image and embedded.
+
+cuda_sources += \
+	%reldir%/gpu.h \
+	%reldir%/image.S \
+	%reldir%/kernels.def \
+	%reldir%/types.h
+
+# What kernels.cu is made of: the image is made again when one of them changes
+kernel_sources = \
+	%reldir%/kernels.cu \
+	%reldir%/kernels.def
+
+EXTRA_DIST += $(kernel_sources)
+CLEANFILES += %reldir%/kernels.fatbin
+
+AM_V_NVCC = $(am__v_NVCC_@AM_V@)
+am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
+am__v_NVCC_0 = @echo "  NVCC    " $@;
+am__v_NVCC_1 =
+
+if HAVE_KERNELS
+NVCCFLAGS = -O3
+%reldir%/kernels.fatbin: $(kernel_sources)
+	$(AM_V_NVCC)$(MKDIR_P) %reldir% && $(NVCC) -fatbin -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) \
+	    -I$(top_srcdir) -o $@ $(top_srcdir)/%reldir%/kernels.cu
+
+# image.S includes the image as it is, which no compiler reports as a dependency. (Named through a variable: written
+# out, Automake would take this for the rule that makes the object.)
+image_object = %reldir%/libcore_la-image.lo
+$(image_object): %reldir%/kernels.fatbin
+endif

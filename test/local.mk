@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Unit tests (cmocka), checks of the sources, and the multi-process tests (pytest). Every test has a time limit.
+#
+# A unit test is three lines:   check_PROGRAMS += %reldir%/unit/x
+#                               %canon_reldir%_unit_x_SOURCES = %reldir%/unit/x.c
+#                               %canon_reldir%_unit_x_LDADD = $(unit_libs)
+
+TEST_EXTENSIONS = .sh
+LOG_COMPILER = timeout -k 5 120
+SH_LOG_COMPILER = timeout -k 5 120 $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+	srcdir='$(abs_top_srcdir)'; export srcdir; \
+	builddir='$(abs_top_builddir)'; export builddir; \
+	PYTHON='$(PYTHON)'; export PYTHON;
+
+if HAVE_CMOCKA
+unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
+TESTS += $(check_PROGRAMS)
+endif
