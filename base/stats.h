@@ -3,7 +3,18 @@
  * Counters of what ran where, and the reason for each call on device memory that did not run on the GPUs.
  *
  * Each process writes only its own counters (in the arena where there is one, so that the last process of a node to
- * finalise can print the node's sum under SHUNT_STATS=1; otherwise private memory, printed by each process).
+ * finalise can print the node's sum under SHUNT_STATS=1; otherwise private memory, printed by each process). Tests rely
+ * on what is printed, to stderr or SHUNT_DEBUG_FILE:
+ *
+ *     shunt [HOST] statistics of 4 processes:
+ *     shunt [HOST]   allreduce host              12 calls             4096 bytes
+ *     shunt [HOST]   allreduce staged            12 calls            98304 bytes
+ *     shunt [HOST]   allreduce oneshot          200 calls            12800 bytes
+ *     shunt [HOST]   allreduce: 12 staged: a rank passed host memory
+ *
+ * Lines of zero calls are left out; "no collective was called" stands for a table without lines. Calls and bytes are
+ * sums over the processes. Without an arena the brackets hold HOST:PID and the rank, as in log.h, and the first line
+ * says "statistics of 1 process:".
  */
 #ifndef SHUNT_BASE_STATS_H
 #define SHUNT_BASE_STATS_H
@@ -14,6 +25,8 @@
 
 struct shunt_arena;
 
+enum { SHUNT_STATS_COLLS = 8 }; /* collectives that can be counted */
+
 /* Where a call ran. GPU paths are counted per algorithm (enum shunt_algo_id of coll/algos.def). */
 enum shunt_path {
     SHUNT_PATH_HOST,   /* host memory: the host MPI, untouched */
@@ -23,13 +36,26 @@ enum shunt_path {
     SHUNT_NPATHS = SHUNT_PATH_GPU + 8
 };
 
-/* Use the arena's counters of this process from now on (counts so far are kept). NULL: private again. */
+/* The words to print for collectives and algorithms, by number; the arrays are not copied. Others print as numbers. */
+void shunt_stats_names(const char *const *colls, int ncolls, const char *const *algos, int nalgos);
+
+/*
+ * Use the arena's counters of this process from now on (counts so far are kept), and have the node's statistics wait
+ * for this process. NULL: private again. Not while another thread attaches or finishes.
+ */
 void shunt_stats_attach(struct shunt_arena *arena);
 
-/* One call of collective `coll` (enum shunt_coll) of `bytes` took `path`; reason != NONE where it was staged. */
+/*
+ * One call of collective `coll` (enum shunt_coll) of `bytes` took `path`; reason != NONE where it was staged.
+ * Thread-safe: about 1 ns in the thread that counts first, three locked additions in the others.
+ */
 void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, uint64_t bytes);
 
-/* At Finalize: prints if SHUNT_STATS=1 and this process is the last of the node (or has no arena). */
+/*
+ * At Finalize, before the arena is left: prints if SHUNT_STATS=1 and this process is the last of the node's attached
+ * and living to finish (or has no arena: NULL). Detaches. A process that died before it finished is not waited for;
+ * what it had counted is in the sum.
+ */
 void shunt_stats_finish(struct shunt_arena *arena);
 
 #endif
