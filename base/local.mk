@@ -3,10 +3,14 @@
 
 base_sources += \
 	%reldir%/board.h \
+	%reldir%/conf.c \
 	%reldir%/conf.def \
 	%reldir%/conf.h \
+	%reldir%/log.c \
 	%reldir%/log.h \
+	%reldir%/reasons.c \
 	%reldir%/reasons.def \
 	%reldir%/reasons.h \
 	%reldir%/stats.h \
+	%reldir%/status.c \
 	%reldir%/status.h
