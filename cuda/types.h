@@ -9,7 +9,7 @@
 #include "cuda/kernels.def"
 
 enum shunt_type {
-#define X(id, type, class) SHUNT_TYPE_##id,
+#define X(id, type, bytes, class) SHUNT_TYPE_##id,
     SHUNT_TYPES(X)
 #undef X
     SHUNT_NTYPES
@@ -22,12 +22,22 @@ enum shunt_op {
     SHUNT_NOPS
 };
 
-/* Bytes of an element; its name ("F32"); the operation's name ("sum"). */
+/* Bytes of an element; the alignment that kernels need of it; its name ("F32"); the operation's name ("sum"). */
 size_t shunt_type_size(enum shunt_type type);
+size_t shunt_type_align(enum shunt_type type);
 const char *shunt_type_name(enum shunt_type type);
 const char *shunt_op_name(enum shunt_op op);
 
-/* Is there a kernel for this pair? */
-bool shunt_kernel_exists(enum shunt_type type, enum shunt_op op);
+/*
+ * The kernel for this pair: writes the type whose kernel does it (see kernels.def) and answers true, or false if there
+ * is none.
+ */
+bool shunt_kernel_find(enum shunt_type type, enum shunt_op op, enum shunt_type *kernel_type);
+
+static inline bool shunt_kernel_exists(enum shunt_type type, enum shunt_op op)
+{
+    enum shunt_type ignored;
+    return shunt_kernel_find(type, op, &ignored);
+}
 
 #endif

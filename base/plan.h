@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A plan: what one rank does in one operation, as steps. Algorithms (coll/) write plans, runners (the kernel in cuda/,
+ * the host in unit tests) execute them; a plan knows bytes, not types.
+ *
+ * The vector is cut into `slices`; each slice into one part per block; each part into chunks of at most `chunk` bytes.
+ * Every block works alone, with its own signals: block b of a rank only ever waits for block b of its peers. A block
+ * runs the iterations i = 0, 1, ...; in each it runs the steps in order, a step of lag l on chunk i - l. That is the
+ * software pipeline: while chunk i is being sent, chunk i-1 is being added.
+ *
+ * Scratch is a ring of `depth` chunks per block, area and sending rank, in the memory of the rank that receives. A
+ * writer reuses a place only after a signal has told it that the chunk `depth` before has been read: a wait with
+ * depth > 0. Signals count chunks: raising signal s for chunk c sets the peer's counter to c + 1.
+ */
+#ifndef SHUNT_BASE_PLAN_H
+#define SHUNT_BASE_PLAN_H
+
+#include <stdint.h>
+
+#define SHUNT_PLAN_RANKS   64
+#define SHUNT_PLAN_STEPS   4
+#define SHUNT_PLAN_REFS    (6 * SHUNT_PLAN_RANKS)
+#define SHUNT_PLAN_SIGNALS 4 /* counters per pair of ranks and block */
+#define SHUNT_PLAN_AREAS   2 /* scratch areas per pair of ranks */
+#define SHUNT_PLAN_BLOCKS  64
+
+enum shunt_space {
+    SHUNT_SPACE_IN,       /* my send buffer */
+    SHUNT_SPACE_OUT,      /* the receive buffer of `rank` */
+    SHUNT_SPACE_SCRATCH0, /* scratch of `rank`, ring of what `slot` sends, area 0 */
+    SHUNT_SPACE_SCRATCH1, /* the same, area 1 */
+};
+
+struct shunt_ref {
+    uint8_t space; /* enum shunt_space */
+    uint8_t rank;  /* whose memory */
+    uint8_t slot;  /* scratch: the rank that writes there */
+    uint8_t slice;
+};
+
+enum shunt_step_kind {
+    SHUNT_STEP_COPY,   /* n_in pairs of refs: from, to, from, to ... */
+    SHUNT_STEP_REDUCE, /* n_in refs combined in that order, stored to n_out refs; all of one slice */
+    SHUNT_STEP_WAIT,   /* nothing but its waits */
+};
+
+/* Wait until `signal` of each rank in `ranks` has reached chunk + 1 - depth. */
+struct shunt_wait {
+    uint64_t ranks; /* bit mask */
+    uint8_t signal;
+    uint8_t depth;
+};
+
+struct shunt_step {
+    uint64_t raise; /* ranks whose counter of mine is set to chunk + 1 after the step */
+    struct shunt_wait wait[2];
+    uint16_t first_ref;
+    uint8_t n_in, n_out;
+    uint8_t kind; /* enum shunt_step_kind */
+    uint8_t lag;
+    uint8_t raise_signal;
+};
+
+enum {
+    SHUNT_PLAN_LL = 1,        /* data travels with flags in the payload: coll must have written a oneshot plan */
+    SHUNT_PLAN_ZERO_COPY = 2, /* results go straight into the peers' receive buffers */
+};
+
+struct shunt_plan {
+    uint32_t n, me;
+    uint32_t flags; /* SHUNT_PLAN_* */
+    uint32_t blocks;
+    uint64_t bytes;       /* of the whole vector */
+    uint64_t slice_bytes; /* of all slices but the last ones, a multiple of 16 */
+    uint64_t part_bytes;  /* of a block's part of a slice, a multiple of 16 */
+    uint32_t chunk;       /* bytes, a multiple of 16 */
+    uint32_t depth;       /* chunks of a ring, at least 2 */
+    uint32_t n_steps, n_refs;
+    struct shunt_step steps[SHUNT_PLAN_STEPS];
+    struct shunt_ref refs[SHUNT_PLAN_REFS];
+};
+
+/* Chunks that each block works through: the same on all ranks of the operation. */
+static inline uint64_t shunt_plan_chunks(const struct shunt_plan *plan)
+{
+    return (plan->part_bytes + plan->chunk - 1) / plan->chunk;
+}
+
+/* Bytes of chunk `chunk` of block `block` in slice `slice`; 0 past the end. */
+static inline uint64_t shunt_plan_span(const struct shunt_plan *plan, uint32_t slice, uint32_t block, uint64_t chunk,
+                                       uint64_t *offset)
+{
+    uint64_t first = slice * plan->slice_bytes + block * plan->part_bytes + chunk * plan->chunk;
+    uint64_t slice_end = (slice + 1) * plan->slice_bytes;
+    uint64_t part_end = slice * plan->slice_bytes + (block + 1) * plan->part_bytes;
+    uint64_t end = first + plan->chunk;
+
+    if (end > part_end)
+        end = part_end;
+    if (end > slice_end)
+        end = slice_end;
+    if (end > plan->bytes)
+        end = plan->bytes;
+    *offset = first;
+    return end > first ? end - first : 0;
+}
+
+#endif

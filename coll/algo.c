@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of device algorithms. */
+#include "coll/algo.h"
+#include "coll/task.h"
+
+const struct shunt_algo shunt_algos[SHUNT_NALGOS] = {
+#define ALGO(COLL, coll, name, words)                                                              \
+    [SHUNT_ALGO_##COLL##_##name] = { SHUNT_COLL_##COLL, #name, words, shunt_plan_##coll##_##name },
+#include "coll/algos.def"
+#undef ALGO
+};
+
+const char *shunt_coll_name(unsigned coll)
+{
+    static const char *const names[] = {
+#define X(id, word) [SHUNT_COLL_##id] = #word,
+        SHUNT_COLLS(X)
+#undef X
+    };
+    return coll < SHUNT_NCOLLS ? names[coll] : "?";
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * All PTX and every load and store of memory that somebody else writes too. The simulation has a header of the same
+ * name and functions that runs them on the CPU (sim/gpu.cuh); nothing else differs between the two.
+ */
+#ifndef SHUNT_CUDA_GPU_CUH
+#define SHUNT_CUDA_GPU_CUH
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+/* A kernel's argument: one struct by value. GPU_KERNEL registers it with the simulation. */
+#define GPU_ARGS(type)         const __grid_constant__ type
+#define GPU_KERNEL(name, type) static_assert(sizeof(type) <= 4096, "kernel arguments are limited to 4 KiB")
+
+struct alignas(16) gpu_vec {
+    uint32_t w[4];
+};
+
+/* Memory that no peer writes while the kernel runs: plain accesses, not the read-only path (it outlives calls). */
+static __device__ __forceinline__ gpu_vec gpu_load_vec(const void *p)
+{
+    gpu_vec v;
+    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+static __device__ __forceinline__ void gpu_store_vec(void *p, gpu_vec v)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
+                 : "memory");
+}
+
+/* Memory that a peer has written during this kernel: from the point of coherence, after an acquire. */
+static __device__ __forceinline__ gpu_vec gpu_load_fresh_vec(const void *p)
+{
+    gpu_vec v;
+    asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+
+template <class T> static __device__ __forceinline__ T gpu_load(const T *p)
+{
+    return *p;
+}
+
+template <class T> static __device__ __forceinline__ T gpu_load_fresh(const T *p)
+{
+    if constexpr (sizeof(T) == alignof(T)) {
+        return *(const volatile T *)p;
+    } else { /* complex: word by word */
+        using word = typename std::conditional<alignof(T) == 4, uint32_t, uint64_t>::type;
+        const volatile word *from = (const volatile word *)p;
+        word w[2] = { from[0], from[1] };
+        T v;
+        memcpy(&v, w, sizeof v);
+        return v;
+    }
+}
+
+template <class T> static __device__ __forceinline__ void gpu_store(T *p, T v)
+{
+    *p = v;
+}
+
+/* Flags. A release makes visible what the block has written before its last barrier; .sys is all GPUs and the CPU. */
+static __device__ __forceinline__ void gpu_release_sys(uint64_t *p, uint64_t v)
+{
+    asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
+
+static __device__ __forceinline__ uint64_t gpu_acquire_sys(const uint64_t *p)
+{
+    uint64_t v;
+    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+
+static __device__ __forceinline__ void gpu_fence_gpu()
+{
+    __threadfence();
+}
+
+static __device__ __forceinline__ void gpu_fence_sys()
+{
+    __threadfence_system();
+}
+
+/* LL words: {data, flag, data, flag}; hardware keeps each aligned 8-byte half of a 16-byte store whole. */
+static __device__ __forceinline__ void gpu_ll_store(gpu_vec *p, uint32_t d0, uint32_t d1, uint32_t flag)
+{
+    asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(d0), "r"(flag), "r"(d1), "r"(flag)
+                 : "memory");
+}
+
+static __device__ __forceinline__ gpu_vec gpu_ll_load(const gpu_vec *p)
+{
+    return gpu_load_fresh_vec(p);
+}
+
+static __device__ __forceinline__ void gpu_ll_clear(gpu_vec *p)
+{
+    gpu_store_vec(p, gpu_vec{ { 0, 0, 0, 0 } });
+}
+
+static __device__ __forceinline__ uint32_t gpu_add_gpu(uint32_t *p, uint32_t v)
+{
+    return atomicAdd(p, v);
+}
+
+static __device__ __forceinline__ uint64_t gpu_cas_gpu(uint64_t *p, uint64_t old, uint64_t value)
+{
+    return atomicCAS((unsigned long long *)p, (unsigned long long)old, (unsigned long long)value);
+}
+
+static __device__ __forceinline__ uint64_t gpu_clock_ns()
+{
+    uint64_t t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
+/* Once per fruitless poll. */
+static __device__ __forceinline__ void gpu_spin()
+{
+}
+
+/* Pinned host memory: about 1 us each, and different blocks' reads do not overlap. */
+static __device__ __forceinline__ uint32_t gpu_load_host(const uint32_t *p)
+{
+    return *(const volatile uint32_t *)p;
+}
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runs a plan (base/plan.h) on the GPU: the one kernel for everything that is not LL.
+ *
+ * Each block walks through its chunks alone. Threads 0 ... n-1 poll and raise the signals of one peer each; a barrier
+ * stands between a step's waits, its data and its signals. The release behind the second barrier is cumulative: it
+ * covers the stores of the whole block.
+ */
+#ifndef SHUNT_CUDA_PLAN_CUH
+#define SHUNT_CUDA_PLAN_CUH
+
+#include "ops.cuh"
+#include "start.cuh"
+
+#define SHUNT_UNROLL 4 /* vectors in flight per thread */
+
+/* Shared by the threads of a block for one step. */
+struct span {
+    const char *from[SHUNT_KRANKS];
+    char *to[SHUNT_KRANKS];
+    uint32_t bytes[SHUNT_KRANKS]; /* of each pair (copy); [0] of all (reduce) */
+};
+
+static __device__ __forceinline__ uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static __device__ __forceinline__ uint64_t span_offset(const shunt_plan_args &a, uint32_t slice, uint64_t chunk,
+                                                       uint32_t *bytes)
+{
+    uint64_t in_part = chunk * a.chunk, in_slice = blockIdx.x * a.part_bytes + in_part;
+    uint64_t offset = slice * a.slice_bytes + in_slice;
+    uint64_t left = smaller(smaller(a.chunk, a.part_bytes - in_part),
+                            in_slice < a.slice_bytes ? a.slice_bytes - in_slice : 0);
+
+    *bytes = offset < a.bytes ? (uint32_t)smaller(left, a.bytes - offset) : 0;
+    return offset;
+}
+
+static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, shunt_ref ref, uint64_t offset,
+                                                    uint64_t chunk)
+{
+    switch (ref.space) {
+    case SHUNT_SPACE_IN:
+        return (char *)a.in + offset;
+    case SHUNT_SPACE_OUT:
+        return (char *)a.out[ref.rank] + offset;
+    default: {
+        uint64_t ring = (uint64_t)a.channel[ref.slot] * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
+        uint64_t place = (uint64_t)blockIdx.x * a.depth + chunk % a.depth;
+        return a.scratch[ref.rank] + a.rings + ring * a.ring_bytes + place * a.stride + a.align[ref.slot];
+    }
+    }
+}
+
+static __device__ __forceinline__ uint64_t *counter_of(const shunt_plan_args &a, uint32_t owner, uint32_t sender,
+                                                       uint32_t signal)
+{
+    uint64_t index = ((uint64_t)a.channel[sender] * SHUNT_PLAN_BLOCKS + blockIdx.x) * SHUNT_PLAN_SIGNALS + signal;
+    return (uint64_t *)(a.scratch[owner] + SHUNT_SCRATCH_COUNTERS) + index;
+}
+
+/* This thread's peer: has it raised what the step waits for? False: aborted. */
+static __device__ bool step_wait(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk)
+{
+    uint32_t q = threadIdx.x;
+
+    for (int w = 0; w < 2 && q < a.head.n; w++) {
+        if (!(step.wait_ranks[w] >> q & 1) || chunk + 1 <= step.wait_depth[w])
+            continue;
+        const uint64_t *counter = counter_of(a, a.head.me, q, step.wait_signal[w]);
+        uint64_t goal = (a.head.ticket << SHUNT_CHUNK_BITS) + chunk + 1 - step.wait_depth[w];
+        patience wait(a.head, false);
+        while (gpu_acquire_sys(counter) < goal) {
+            if (wait.spent(a.head) != POLL_OK)
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Addresses and lengths of the step's data, one thread per reference; the caller's barrier publishes them. */
+static __device__ void step_span(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, span &s)
+{
+    bool copy = step.kind == SHUNT_STEP_COPY;
+    uint32_t refs = copy ? 2 * step.n_in : step.n_in + step.n_out;
+
+    for (uint32_t i = threadIdx.x; i < refs; i += blockDim.x) {
+        shunt_ref ref = a.refs[step.first_ref + i];
+        uint32_t bytes;
+        uint64_t offset = span_offset(a, ref.slice, chunk, &bytes);
+        char *p = ref_address(a, ref, offset, chunk);
+        bool to = copy ? i % 2 : i >= step.n_in;
+        uint32_t k = copy ? i / 2 : to ? i - step.n_in : i;
+        if (to)
+            s.to[k] = p;
+        else
+            s.from[k] = p;
+        if (copy ? !to : i == 0)
+            s.bytes[k] = bytes;
+    }
+}
+
+/*
+ * Bytes before the first 16-byte boundary of p, at most `bytes`; all of them where 16-byte accesses cannot be used:
+ * the addresses do not agree modulo 16, or elements straddle the boundary.
+ */
+template <class T> static __device__ __forceinline__ uint32_t head_bytes(const char *p, bool congruent, uint32_t bytes)
+{
+    uint32_t head = (uint32_t)(-(uintptr_t)p & 15);
+
+    return congruent && (uintptr_t)p % sizeof(T) == 0 && head < bytes ? head : bytes;
+}
+
+/* Copy; element by element where the two addresses do not agree modulo 16. */
+template <class T> static __device__ void copy_span(char *to, const char *from, uint32_t bytes)
+{
+    const uint32_t t = threadIdx.x, threads = blockDim.x;
+    uint32_t head = head_bytes<T>(to, (((uintptr_t)to ^ (uintptr_t)from) & 15) == 0, bytes);
+    uint32_t body = (bytes - head) / 16, tail = head + 16 * body;
+
+    for (uint32_t i = t; i < head / sizeof(T); i += threads)
+        gpu_store((T *)to + i, gpu_load_fresh((const T *)from + i));
+    uint32_t i = t;
+    for (; i + (SHUNT_UNROLL - 1) * threads < body; i += SHUNT_UNROLL * threads) {
+        gpu_vec v[SHUNT_UNROLL];
+#pragma unroll
+        for (int u = 0; u < SHUNT_UNROLL; u++)
+            v[u] = gpu_load_fresh_vec(from + head + 16ull * (i + u * threads));
+#pragma unroll
+        for (int u = 0; u < SHUNT_UNROLL; u++)
+            gpu_store_vec(to + head + 16ull * (i + u * threads), v[u]);
+    }
+    for (; i < body; i += threads)
+        gpu_store_vec(to + head + 16ull * i, gpu_load_fresh_vec(from + head + 16ull * i));
+    for (uint32_t k = t; k < (bytes - tail) / sizeof(T); k += threads)
+        gpu_store((T *)(to + tail) + k, gpu_load_fresh((const T *)(from + tail) + k));
+}
+
+/* Elements first ... first + count - 1 of T, each combined in the order of `from` and stored to all of `to`. */
+template <class T, class Op>
+static __device__ void reduce_elements(const span &s, uint32_t n_in, uint32_t n_out, uint32_t offset, uint32_t count)
+{
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+        uint64_t at = offset + (uint64_t)i * sizeof(T);
+        T sum = gpu_load_fresh((const T *)(s.from[0] + at));
+        for (uint32_t k = 1; k < n_in; k++)
+            sum = Op::template apply<T>(sum, gpu_load_fresh((const T *)(s.from[k] + at)));
+        for (uint32_t k = 0; k < n_out; k++)
+            gpu_store((T *)(s.to[k] + at), sum);
+    }
+}
+
+template <class T, class Op, int U>
+static __device__ __forceinline__ void reduce_vectors(const span &s, uint32_t n_in, uint32_t n_out, uint64_t at,
+                                                      uint64_t step)
+{
+    gpu_vec sum[U];
+
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        sum[u] = gpu_load_fresh_vec(s.from[0] + at + u * step);
+    for (uint32_t k = 1; k < n_in; k++) {
+        gpu_vec v[U];
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            v[u] = gpu_load_fresh_vec(s.from[k] + at + u * step);
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            sum[u] = vec_apply<T, Op>(sum[u], v[u]);
+    }
+    for (uint32_t k = 0; k < n_out; k++) {
+#pragma unroll
+        for (int u = 0; u < U; u++)
+            gpu_store_vec(s.to[k] + at + u * step, sum[u]);
+    }
+}
+
+template <class T, class Op> static __device__ void reduce_span(const span &s, uint32_t n_in, uint32_t n_out)
+{
+    const uint32_t threads = blockDim.x, bytes = s.bytes[0];
+    bool congruent = true;
+
+    for (uint32_t k = 0; k < n_in; k++)
+        congruent &= (((uintptr_t)s.from[k] ^ (uintptr_t)s.to[0]) & 15) == 0;
+    for (uint32_t k = 0; k < n_out; k++)
+        congruent &= (((uintptr_t)s.to[k] ^ (uintptr_t)s.to[0]) & 15) == 0;
+    uint32_t head = head_bytes<T>(s.to[0], congruent, bytes);
+    uint32_t body = (bytes - head) / 16, tail = head + 16 * body, i = threadIdx.x;
+
+    reduce_elements<T, Op>(s, n_in, n_out, 0, head / sizeof(T));
+    for (; i + (SHUNT_UNROLL - 1) * threads < body; i += SHUNT_UNROLL * threads)
+        reduce_vectors<T, Op, SHUNT_UNROLL>(s, n_in, n_out, head + 16ull * i, 16ull * threads);
+    for (; i < body; i += threads)
+        reduce_vectors<T, Op, 1>(s, n_in, n_out, head + 16ull * i, 0);
+    reduce_elements<T, Op>(s, n_in, n_out, tail, (bytes - tail) / sizeof(T));
+}
+
+/* One step on one chunk. False: aborted. Called by all threads. */
+template <class T, class Op>
+static __device__ bool step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, span &s)
+{
+    step_span(a, step, chunk, s);
+    if (!__syncthreads_and(step_wait(a, step, chunk)))
+        return false;
+    if (step.kind == SHUNT_STEP_COPY) {
+        for (uint32_t k = 0; k < step.n_in; k++)
+            copy_span<T>(s.to[k], s.from[k], s.bytes[k]);
+    } else if (step.kind == SHUNT_STEP_REDUCE) {
+        reduce_span<T, Op>(s, step.n_in, step.n_out);
+    }
+    __syncthreads(); /* the data before its signals; and nobody writes `s` while it is being read */
+    uint32_t q = threadIdx.x;
+    if (q < a.head.n && (step.raise >> q & 1))
+        gpu_release_sys(counter_of(a, q, a.head.me, step.raise_signal),
+                        (a.head.ticket << SHUNT_CHUNK_BITS) + chunk + 1);
+    return true;
+}
+
+template <class T, class Op> static __device__ void plan_run(const shunt_plan_args &a)
+{
+    __shared__ span s;
+    const uint64_t chunks = (a.part_bytes + a.chunk - 1) / a.chunk;
+    uint64_t last_lag = 0;
+
+    if (!peers_started(a.head, a.scratch, a.channel)) {
+        block_end(a.head, SHUNT_DONE_AGAIN);
+        return;
+    }
+    for (uint32_t k = 0; k < a.n_steps; k++)
+        last_lag = a.steps[k].lag > last_lag ? a.steps[k].lag : last_lag;
+    for (uint64_t i = 0; i < chunks + last_lag; i++) {
+        for (uint32_t k = 0; k < a.n_steps; k++) {
+            uint64_t lag = a.steps[k].lag;
+            if (i < lag || i - lag >= chunks)
+                continue;
+            if (!step_run<T, Op>(a, a.steps[k], i - lag, s)) {
+                block_end(a.head, SHUNT_DONE_ABORTED);
+                return;
+            }
+        }
+    }
+    block_end(a.head, SHUNT_DONE_OK);
+}
+
+#endif
