@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Ordinary MPI programs: nothing here knows shunt. Compiled by quickstart and by hand, with plain mpicc.
+# Ordinary MPI programs: nothing here knows shunt. quickstart and users compile them with plain mpicc.
+
+examplesdir = $(docdir)/examples
+dist_examples_DATA = %reldir%/allreduce.c
