@@ -17,3 +17,19 @@ if HAVE_CMOCKA
 unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
 endif
+
+# The multi-process tests run the installation in build/stage; build.json tells them what there is.
+# PYTESTFLAGS=-k... chooses some, CLIENTS_BUILD names the folder of test programs of others (see clients.sh)
+PYTEST = $(PYTHON) -m pytest
+PYTESTFLAGS =
+pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
+EXTRA_DIST += %reldir%/clients.sh
+
+if HAVE_PYTEST
+check-local: stage
+	@$(pytest_environment) $(PYTEST) -p no:cacheprovider -v -rs $(PYTESTFLAGS) $(abs_top_srcdir)/%reldir%
+else
+check-local:
+	@echo "SKIP: the multi-process tests (pytest was not found for $(PYTHON))"
+endif
+EXTRA_DIST += %reldir%/test_install.py
