@@ -205,7 +205,7 @@ void shunt_conf_refuse(const char *name, const char *value, const char *allowed)
 static void load_row(const struct row *row, struct shunt_conf *conf)
 {
     const char *value = shunt_env(row->text.name);
-    if (!value || !*value)
+    if (!value || !*value || strcmp(value, row->text.normal) == 0)
         return;
     /* copied, since the application may change its environment; without memory the default stays */
     char *copy = row->kind == KIND_TEXT ? strdup(value) : NULL;

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "base/conf.h"
@@ -35,12 +36,13 @@ enum { NSUBSYSTEMS = sizeof subsystems / sizeof subsystems[0] };
 
 /* ---- where lines go ---- */
 
+/* The node's name, without its domain. */
 static void get_host(char host[HOST_BYTES])
 {
-    if (gethostname(host, HOST_BYTES) != 0)
-        strcpy(host, "?");
-    host[HOST_BYTES - 1] = '\0';
-    host[strcspn(host, ".")] = '\0';
+    struct utsname system;
+    if (uname(&system) != 0)
+        strcpy(system.nodename, "unknown");
+    snprintf(host, HOST_BYTES, "%.*s", (int)strcspn(system.nodename, "."), system.nodename);
 }
 
 /* The pattern with %h, %p, %r and %% replaced; cut at `size`. */

@@ -16,6 +16,15 @@ AM_TESTS_ENVIRONMENT = \
 if HAVE_CMOCKA
 unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
+
+EXTRA_DIST += %reldir%/unit/lines.h %reldir%/unit/settings.h
+check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
+%canon_reldir%_unit_conf_SOURCES = %reldir%/unit/conf.c
+%canon_reldir%_unit_conf_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_log_SOURCES = %reldir%/unit/log.c
+%canon_reldir%_unit_log_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_stats_SOURCES = %reldir%/unit/stats.c base/stats.c
+%canon_reldir%_unit_stats_LDADD = libbase.la $(CMOCKA_LIBS)
 endif
 
 # The multi-process tests run the installation in build/stage; build.json tells them what there is.
