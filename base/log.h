@@ -25,7 +25,8 @@ enum shunt_log_level { SHUNT_LOG_OFF, SHUNT_LOG_WARN, SHUNT_LOG_INFO, SHUNT_LOG_
     X(front, "finding the program's MPI and loading the engine for it")                            \
     X(arena, "the node's shared memory: who joined, who left")                                     \
     X(board, "agreement: arrivals, decisions, vetoes")                                             \
-    X(mpi, "intercepted calls, communicators, requests")                                           \
+    X(mpi, "intercepted calls, requests, start and end of MPI")                                    \
+    X(comm, "communicators and their boards")                                                      \
     X(coll, "choice of the algorithm, launches")                                                   \
     X(cuda, "driver, contexts, memory, IPC, kernels")                                              \
     X(stage, "copies through host memory")

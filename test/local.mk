@@ -13,6 +13,9 @@ AM_TESTS_ENVIRONMENT = \
 	builddir='$(abs_top_builddir)'; export builddir; \
 	PYTHON='$(PYTHON)'; export PYTHON;
 
+EXTRA_DIST += %reldir%/layers.awk %reldir%/layers.sh %reldir%/layers_fail.sh
+TESTS += %reldir%/layers.sh %reldir%/layers_fail.sh
+
 if HAVE_CMOCKA
 unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
