@@ -28,12 +28,39 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_log_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_stats_SOURCES = %reldir%/unit/stats.c base/stats.c
 %canon_reldir%_unit_stats_LDADD = libbase.la $(CMOCKA_LIBS)
-
-if HAVE_SIM
-check_PROGRAMS += %reldir%/unit/sim_kernels
-%canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp
-%canon_reldir%_unit_sim_kernels_LDADD = libsimkernel.la $(CMOCKA_LIBS)
 endif
+
+# Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
+# once for each MPI as test/FAMILY/NAME with what they share
+mpi_test_programs = check_allreduce
+mpi_test_shared = case comms gpu refer
+mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h)
+# Products and sums are rounded apart, as the reference wants it
+MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
+	-pthread -I$(top_srcdir)
+EXTRA_DIST += $(mpi_test_programs:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.h)
+EXTRA_DIST += %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py %reldir%/test_checker.py
+check_DATA =
+.PRECIOUS: %reldir%/openmpi/%.o %reldir%/mpich/%.o
+
+if HAVE_ENGINE_OPENMPI
+check_DATA += $(mpi_test_programs:%=%reldir%/openmpi/%) %reldir%/openmpi/liar.so
+%reldir%/openmpi/%.o: $(srcdir)/%reldir%/%.c $(mpi_test_headers)
+	$(call MPI_TEST_CC,$(OPENMPI_MPICC)) -c -o $@ $<
+%reldir%/openmpi/%: %reldir%/openmpi/%.o $(mpi_test_shared:%=%reldir%/openmpi/%.o)
+	$(call MPI_TEST_CC,$(OPENMPI_MPICC)) -o $@ $^ -ldl -lm
+%reldir%/openmpi/%.so: $(srcdir)/%reldir%/%.c
+	$(call MPI_TEST_CC,$(OPENMPI_MPICC)) -shared -fPIC -o $@ $< -ldl
+endif
+
+if HAVE_ENGINE_MPICH
+check_DATA += $(mpi_test_programs:%=%reldir%/mpich/%) %reldir%/mpich/liar.so
+%reldir%/mpich/%.o: $(srcdir)/%reldir%/%.c $(mpi_test_headers)
+	$(call MPI_TEST_CC,$(MPICH_MPICC)) -c -o $@ $<
+%reldir%/mpich/%: %reldir%/mpich/%.o $(mpi_test_shared:%=%reldir%/mpich/%.o)
+	$(call MPI_TEST_CC,$(MPICH_MPICC)) -o $@ $^ -ldl -lm
+%reldir%/mpich/%.so: $(srcdir)/%reldir%/%.c
+	$(call MPI_TEST_CC,$(MPICH_MPICC)) -shared -fPIC -o $@ $< -ldl
 endif
 
 # The multi-process tests run the installation in build/stage; build.json tells them what there is.

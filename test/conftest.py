@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Options and markers of the multi-process tests: --slow runs the long ones too, --cases sets how many random ones."""
+import pytest
+
+import harness
+
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    parser.addoption("--cases", type=int, default=150, help="cases of each random test")
+    parser.addoption("--seed", type=int, default=0, help="seed of the random tests; 0: a new one each time, printed")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "slow: too long for every run; run by hand with --slow")
+    config.addinivalue_line("markers", "sanitize: also run in the build with sanitizers")
+
+
+def pytest_collection_modifyitems(config, items):
+    """The slow ones are not skipped but left out: a skip means that something is missing on this machine."""
+    if config.getoption("--slow"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
+
+
+@pytest.fixture(params=harness.FAMILIES)
+def family(request):
+    harness.need(request.param)
+    return request.param

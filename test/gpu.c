@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* GPU memory for the test programs: see gpu.h. */
+#define _GNU_SOURCE
+#include "test/gpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* RT(result and name, arguments), DRV likewise: the functions that are used, declared here since there is no cuda.h. */
+#define RUNTIME(RT)                                               \
+    RT(cudaSetDevice, (int))                                      \
+    RT(cudaGetDevice, (int *))                                    \
+    RT(cudaGetDeviceCount, (int *))                               \
+    RT(cudaMalloc, (void **, size_t))                             \
+    RT(cudaFree, (void *))                                        \
+    RT(cudaMallocHost, (void **, size_t))                         \
+    RT(cudaFreeHost, (void *))                                    \
+    RT(cudaMallocManaged, (void **, size_t, unsigned))            \
+    RT(cudaMallocAsync, (void **, size_t, void *))                \
+    RT(cudaFreeAsync, (void *, void *))                           \
+    RT(cudaMemcpy, (void *, const void *, size_t, int))           \
+    RT(cudaDeviceSynchronize, (void))                             \
+    RT(cudaDeviceReset, (void))                                   \
+    RT(cudaMemGetInfo, (size_t *, size_t *))                      \
+    RT(cudaPeekAtLastError, (void))                               \
+    RT(cudaGetLastError, (void))
+
+struct location {
+    int type, id;
+};
+
+struct allocation {
+    int type, handles;
+    struct location location;
+    void *win32;
+    unsigned char compression, rdma;
+    unsigned short usage;
+    unsigned char reserved[4];
+};
+
+struct access {
+    struct location location;
+    int flags;
+};
+
+#define DRIVER(DRV)                                                                          \
+    DRV(cuCtxGetCurrent, (void **))                                                          \
+    DRV(cuCtxPopCurrent_v2, (void **))                                                       \
+    DRV(cuCtxPushCurrent_v2, (void *))                                                       \
+    DRV(cuMemGetAllocationGranularity, (size_t *, const struct allocation *, int))           \
+    DRV(cuMemCreate, (unsigned long long *, size_t, const struct allocation *, unsigned long long)) \
+    DRV(cuMemAddressReserve, (void **, size_t, size_t, void *, unsigned long long))          \
+    DRV(cuMemMap, (void *, size_t, size_t, unsigned long long, unsigned long long))          \
+    DRV(cuMemSetAccess, (void *, size_t, const struct access *, size_t))                     \
+    DRV(cuMemUnmap, (void *, size_t))                                                        \
+    DRV(cuMemAddressFree, (void *, size_t))                                                  \
+    DRV(cuMemRelease, (unsigned long long))
+
+#define DECLARE(name, arguments) static int(*name) arguments;
+RUNTIME(DECLARE)
+DRIVER(DECLARE)
+
+static bool started;
+static int device_now, device_count;
+
+static void check(int rc, const char *call)
+{
+    if (rc == 0)
+        return;
+    fprintf(stderr, "test: %s failed with %d\n", call, rc);
+    exit(3);
+}
+#define CHECK(call) check(call, #call)
+
+static void *open_one_of(const char *const *names)
+{
+    for (; *names; names++) {
+        void *library = dlopen(*names, RTLD_NOW | RTLD_GLOBAL);
+        if (library)
+            return library;
+    }
+    fprintf(stderr, "test: %s\n", dlerror());
+    exit(3);
+}
+
+static void *find(void *library, const char *name)
+{
+    void *symbol = dlsym(library, name);
+    if (!symbol) {
+        fprintf(stderr, "test: CUDA has no %s\n", name);
+        exit(3);
+    }
+    return symbol;
+}
+
+static void open_cuda(void)
+{
+    static const char *const runtimes[] = {"libcudart.so.13", "libcudart.so.12", NULL};
+    static const char *const drivers[] = {"libcuda.so.1", NULL};
+    void *driver = open_one_of(drivers), *runtime = open_one_of(runtimes);
+#define FIND_RT(name, arguments) *(void **)&name = find(runtime, #name);
+#define FIND_DRV(name, arguments) *(void **)&name = find(driver, #name);
+    RUNTIME(FIND_RT)
+    DRIVER(FIND_DRV)
+}
+
+void gpu_start(int device)
+{
+    if (started)
+        return;
+    open_cuda();
+    CHECK(cudaGetDeviceCount(&device_count));
+    if (device_count < 1)
+        check(100, "cudaGetDeviceCount");
+    device_now = device % device_count;
+    CHECK(cudaSetDevice(device_now));
+    CHECK(cudaFree(NULL)); /* makes the primary context */
+    started = true;
+}
+
+bool gpu_started(void)
+{
+    return started;
+}
+
+int gpu_count(void)
+{
+    return device_count;
+}
+
+bool gpu_kind_known(char kind)
+{
+    return kind && strchr(GPU_KINDS, kind);
+}
+
+bool gpu_kind_on_host(char kind)
+{
+    return kind == 'H' || kind == 'P';
+}
+
+static void alloc_vmm(struct gpu_block *block, size_t bytes)
+{
+    struct allocation what = {.type = 1, .location = {1, device_now}};
+    struct access access = {{1, device_now}, 3};
+    size_t grain = 0;
+
+    CHECK(cuMemGetAllocationGranularity(&grain, &what, 0));
+    block->root_bytes = (bytes + grain - 1) / grain * grain;
+    CHECK(cuMemCreate(&block->vmm, block->root_bytes, &what, 0));
+    CHECK(cuMemAddressReserve(&block->root, block->root_bytes, 0, NULL, 0));
+    CHECK(cuMemMap(block->root, block->root_bytes, 0, block->vmm, 0));
+    CHECK(cuMemSetAccess(block->root, block->root_bytes, &access, 1));
+}
+
+static void alloc_elsewhere(struct gpu_block *block, size_t bytes)
+{
+    CHECK(cudaSetDevice((device_now + 1) % device_count));
+    CHECK(cudaMalloc(&block->root, bytes));
+    CHECK(cudaSetDevice(device_now));
+}
+
+/* Kind S: past a 2 MiB page, aligned like cudaMalloc itself. */
+#define DEEP ((2u << 20) + 482 * 256)
+
+void gpu_alloc(struct gpu_block *block, char kind, size_t bytes)
+{
+    size_t skip = kind == 'S' ? DEEP : 0;
+
+    *block = (struct gpu_block){.kind = kind, .bytes = bytes};
+    switch (kind) {
+    case 'H':
+        if (posix_memalign(&block->root, 4096, bytes ? bytes : 1))
+            check(2, "posix_memalign");
+        break;
+    case 'P': CHECK(cudaMallocHost(&block->root, bytes)); break;
+    case 'M': CHECK(cudaMallocManaged(&block->root, bytes, 1)); break;
+    case 'A':
+        CHECK(cudaMallocAsync(&block->root, bytes, NULL));
+        CHECK(cudaDeviceSynchronize());
+        break;
+    case 'V': alloc_vmm(block, bytes); break;
+    case 'X': alloc_elsewhere(block, bytes); break;
+    default: CHECK(cudaMalloc(&block->root, bytes + 2 * skip)); break;
+    }
+    block->base = (char *)block->root + skip;
+}
+
+void gpu_free(struct gpu_block *block)
+{
+    if (!block->root)
+        return;
+    switch (block->kind) {
+    case 'H': free(block->root); break;
+    case 'P': CHECK(cudaFreeHost(block->root)); break;
+    case 'A':
+        CHECK(cudaFreeAsync(block->root, NULL));
+        CHECK(cudaDeviceSynchronize());
+        break;
+    case 'V':
+        CHECK(cuMemUnmap(block->root, block->root_bytes));
+        CHECK(cuMemAddressFree(block->root, block->root_bytes));
+        CHECK(cuMemRelease(block->vmm));
+        break;
+    default: CHECK(cudaFree(block->root)); break;
+    }
+    *block = (struct gpu_block){0};
+}
+
+void gpu_copy(void *to, const void *from, size_t bytes)
+{
+    if (!started)
+        memcpy(to, from, bytes);
+    else if (bytes)
+        CHECK(cudaMemcpy(to, from, bytes, 4));
+}
+
+void gpu_synchronize(void)
+{
+    if (started)
+        CHECK(cudaDeviceSynchronize());
+}
+
+void gpu_reset(void)
+{
+    CHECK(cudaDeviceReset());
+}
+
+size_t gpu_free_bytes(void)
+{
+    size_t available, total;
+
+    CHECK(cudaMemGetInfo(&available, &total));
+    return available;
+}
+
+static int stack_depth(void)
+{
+    void *stack[64], *context;
+    int depth = 0;
+
+    while (depth < 64) {
+        CHECK(cuCtxGetCurrent(&context));
+        if (!context || cuCtxPopCurrent_v2(&context) != 0)
+            break;
+        stack[depth++] = context;
+    }
+    for (int i = depth - 1; i >= 0; i--)
+        CHECK(cuCtxPushCurrent_v2(stack[i]));
+    return depth;
+}
+
+void gpu_look(struct gpu_state *state, bool bare)
+{
+    *state = (struct gpu_state){.device = -1};
+    if (!started)
+        return;
+    CHECK(cuCtxGetCurrent(&state->context));
+    state->depth = stack_depth();
+    if (bare)
+        return;
+    state->error = cudaPeekAtLastError();
+    CHECK(cudaGetDevice(&state->device));
+}
+
+bool gpu_state_same(const struct gpu_state *a, const struct gpu_state *b)
+{
+    return a->device == b->device && a->context == b->context && a->error == b->error && a->depth == b->depth;
+}
+
+void gpu_provoke_error(void)
+{
+    if (started)
+        cudaSetDevice(device_count + 1000);
+}
+
+void gpu_forget_error(void)
+{
+    if (started)
+        cudaGetLastError();
+}
+
+bool gpu_mapped(const char *part)
+{
+    char line[4352];
+    bool found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+
+    while (maps && fgets(line, sizeof line, maps))
+        found = found || strstr(line, part);
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+int gpu_local_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_RANK"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value)
+            return atoi(value);
+    }
+    return 0;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * GPU memory for the test programs, by dlopen of the CUDA runtime and driver: compiles without CUDA, and a rank that
+ * never asks for device memory never maps libcuda. A failing CUDA call ends the program: it is no test result.
+ */
+#ifndef SHUNT_TEST_GPU_H
+#define SHUNT_TEST_GPU_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Kinds of memory, a letter each:
+ *   H malloc   P cudaMallocHost   D cudaMalloc   B cudaMalloc, data at the very start of the block
+ *   S an odd place deep inside a large cudaMalloc block   M managed   A cudaMallocAsync   V cuMemCreate + cuMemMap
+ *   X cudaMalloc on another GPU than the current one
+ */
+#define GPU_KINDS "HPDBSMAVX"
+
+bool gpu_kind_known(char kind);
+bool gpu_kind_on_host(char kind); /* the host MPI may touch it and shunt calls it host memory */
+
+struct gpu_block {
+    char kind;
+    char *base; /* where the usable bytes begin */
+    size_t bytes;
+    void *root; /* what to free */
+    size_t root_bytes;
+    unsigned long long vmm;
+};
+
+/* Open CUDA and make `device` (modulo how many there are) current. Idempotent. */
+void gpu_start(int device);
+bool gpu_started(void);
+int gpu_count(void);
+
+void gpu_alloc(struct gpu_block *block, char kind, size_t bytes);
+void gpu_free(struct gpu_block *block);
+
+/* Copies between any two kinds; complete on return. */
+void gpu_copy(void *to, const void *from, size_t bytes);
+
+void gpu_synchronize(void);
+void gpu_reset(void);
+
+/* What a library may not change. */
+struct gpu_state {
+    int device;
+    void *context;
+    int error; /* cudaPeekAtLastError */
+    int depth; /* contexts on this thread's stack, counted by popping and pushing them */
+};
+/* bare: only the driver is asked, so that a thread that has no context gets none by asking. */
+void gpu_look(struct gpu_state *state, bool bare);
+bool gpu_state_same(const struct gpu_state *a, const struct gpu_state *b);
+
+/* Leave a pending, harmless error for cudaPeekAtLastError to find; forget it. */
+void gpu_provoke_error(void);
+void gpu_forget_error(void);
+
+/* Bytes free on the current GPU. */
+size_t gpu_free_bytes(void);
+
+/* Is a library with this name part mapped into this process? */
+bool gpu_mapped(const char *part);
+
+/* The launcher's local rank of this process, from its environment. */
+int gpu_local_rank(void);
+
+#endif

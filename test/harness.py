@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Start MPI programs under shunt on simulated or real GPUs, with a time limit, and see what they leave behind.
+
+mpirun() runs a program of build/test/FAMILY or any path and answers a Result; Result.checked() reads the summary of a
+checker (case.c), Result.stats what SHUNT_STATS printed (base/stats.h). Every run is ended at its limit with all of its
+processes, and fails if it leaves a process or a file in /dev/shm.
+"""
+import collections
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+
+import pytest
+
+BUILD = json.loads((pathlib.Path(os.environ.get("builddir", "build")) / "test/build.json").read_text())
+BUILDDIR = pathlib.Path(BUILD["builddir"])
+PREFIX = pathlib.Path(BUILD["prefix"])
+PROGRAMS = BUILDDIR / "test"
+LIBRARY = PREFIX / "lib/libshunt.so"
+FAMILIES = ["openmpi", "mpich"]
+REAL_GPUS = os.environ.get("SHUNT_TEST_GPU") == "1"
+SANITIZE = BUILD["sanitize"] == "yes"
+MARK = "CHECK_RUN"  # in the environment of every process of a run, so that it can be found again
+HOST_FILES = ("vader_segment", "sm_segment", "mpich", "osc_", "pmix", "ompi", "sem.", "psm")  # of the host MPIs
+
+
+def need(family, ranks=1, gpus=0):
+    """Skips what this machine lacks: an MPI, a GPU of any kind, that many GPUs."""
+    if not BUILD["mpi"][family]["mpicc"] or not BUILD["mpi"][family]["mpirun"]:
+        pytest.skip(f"{family} is not installed")
+    if REAL_GPUS and gpus > real_gpu_count():
+        pytest.skip(f"{gpus} GPUs are needed, {real_gpu_count()} are here")
+    if not REAL_GPUS and BUILD["sim"] != "yes":
+        pytest.skip("the simulated GPU is not built")
+    if family == "mpich" and ranks > 2 and not REAL_GPUS:
+        pytest.skip("more than 2 ranks of MPICH spin for too long on few cores")
+
+
+def real_gpu_count():
+    return len([name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)])
+
+
+class Result:
+    """What a run did: rc (None: over its limit), out, err, seconds, stats."""
+
+    def __init__(self, command, rc, out, err, seconds):
+        self.command, self.rc, self.out, self.err, self.seconds = command, rc, out, err, seconds
+        self.stats = read_stats(err + out)
+
+    def __str__(self):
+        end = "over its time limit" if self.rc is None else f"exit code {self.rc}"
+        return f"{' '.join(map(str, self.command))}\n{end} after {self.seconds:.1f} s\n{self.out}\n{self.err}"
+
+    def good(self):
+        assert self.rc == 0, str(self)
+        return self
+
+    def checked(self):
+        """The summary line of a checker, as a dict; fails if the run did, or if nothing was checked."""
+        self.good()
+        found = re.findall(r"^\w+: (ranks \d+ cases .*)$", self.out, re.M)
+        assert len(found) == 1, str(self)
+        words = found[0].split()
+        summary = dict(zip(words[::2], map(int, words[1::2])))
+        assert summary["failures"] == 0 and summary["cases"] > 0, str(self)
+        return summary
+
+    def ran(self, where, reason=None, local=False):
+        """Every call on device memory of a checker is in the statistics, and ran `where`: gpu, staged, any, or the name
+        of an algorithm. local: calls on communicators of one rank are among them. reason: the only one of all staged."""
+        summary, stats = self.checked(), self.stats
+        device = stats.gpu + stats.paths["staged"] + stats.paths["local"]
+        assert device == summary["device"], str(self)
+        assert stats.paths["host"] >= summary["host"], str(self)
+        if where == "staged":
+            assert stats.gpu == 0 and stats.paths["staged"] > 0, str(self)
+        elif where != "any":
+            assert stats.paths["staged"] == 0 and stats.gpu > 0, str(self)
+        if where not in ("gpu", "staged", "any"):
+            assert stats.paths[where] == stats.gpu, str(self)
+        if not local:
+            assert stats.paths["local"] == 0, str(self)
+        if reason:
+            assert set(stats.reasons) == {reason}, str(self)
+        return self
+
+
+class Stats:
+    """paths: calls by path; reasons: staged calls by reason; processes: how many the sums are over."""
+
+    def __init__(self):
+        self.paths, self.reasons, self.processes = collections.Counter(), collections.Counter(), 0
+
+    @property
+    def gpu(self):
+        return sum(n for path, n in self.paths.items() if path not in ("host", "staged", "local"))
+
+
+def read_stats(text):
+    stats = Stats()
+    for line in text.splitlines():
+        if found := re.search(r"shunt \[.*\] statistics of (\d+) process", line):
+            stats.processes += int(found[1])
+        elif found := re.search(r"shunt \[.*\]\s+allreduce (\w+)\s+(\d+) calls?\s+\d+ bytes", line):
+            stats.paths[found[1]] += int(found[2])
+        elif found := re.search(r"shunt \[.*\]\s+allreduce: (\d+) staged: (.*)$", line):
+            stats.reasons[found[2].strip()] += int(found[1])
+    return stats
+
+
+# ---- starting ----
+
+def preload_words():
+    if not SANITIZE:
+        return str(LIBRARY)
+    asan = subprocess.run([*BUILD["cc"].split(), "-print-file-name=libasan.so"], capture_output=True, text=True,
+                          check=True).stdout.strip()
+    return f"{asan} {LIBRARY}"
+
+
+def program_path(family, program):
+    return program if os.path.isabs(str(program)) else str(PROGRAMS / family / program)
+
+
+def rank_command(family, ranks, words, preload, settings):
+    """One block of `mpirun ... : ...`: env sets what differs between blocks, and does not see the preload itself."""
+    changes = [f"{name}={value}" for name, value in settings.items()]
+    if preload:
+        changes.append(f"LD_PRELOAD={preload_words()}")
+    program = program_path(family, words[0])
+    return ["-n", str(ranks), "env", *changes, program, *map(str, words[1:])]
+
+
+def launcher(family):
+    command = [BUILD["mpi"][family]["mpirun"]]
+    if family == "openmpi":
+        command += ["--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+    return command
+
+
+def simulation(preset, gpus, faults):
+    if REAL_GPUS:
+        if faults:
+            pytest.skip("faults are injected by the simulated GPU alone")
+        return []
+    command = [str(PREFIX / "bin/shunt-sim"), "--preset", preset]
+    if gpus:
+        command += ["--gpus", str(gpus)]
+    for fault in faults:
+        command += ["--fault", fault]
+    return command + ["--"]
+
+
+def mpirun(family, ranks, *words, preload=True, settings=None, gpus=None, preset=None, faults=(), limit=60,
+           launcher_words=(), blocks=None, stats=True, simulate=True):
+    """Run `words` (program and arguments) on `ranks` ranks and as many GPUs, or on `gpus`.
+
+    settings: environment of the ranks. blocks: instead, a list of (ranks, words, preload) started as one job.
+    """
+    blocks = blocks or [(ranks, words, preload)]
+    ranks = sum(block[0] for block in blocks)
+    gpus = ranks if gpus is None else gpus
+    need(family, ranks, gpus if REAL_GPUS else 0)
+    settings = {**({"SHUNT_STATS": "1"} if stats else {}), **(settings or {})}
+    command = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []
+    command += launcher(family) + list(launcher_words)
+    for i, (count, block_words, block_preload) in enumerate(blocks):
+        command += [":"] if i else []
+        command += rank_command(family, count, block_words, block_preload, settings)
+    return run(command, limit)
+
+
+def environment(mark):
+    env = {name: value for name, value in os.environ.items()
+           if not name.startswith(("SHUNT_", "OMPI_", "PMIX_", "PMI_", "LD_PRELOAD"))}
+    env[MARK] = mark
+    if SANITIZE:
+        env["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0:abort_on_error=0:exitcode=99"
+        env["UBSAN_OPTIONS"] = "print_stacktrace=1"
+    return env
+
+
+def run(command, limit, check_leavings=True):
+    """Run to the end or to the limit, then see that nothing is left."""
+    mark, before, start = uuid.uuid4().hex, set(os.listdir("/dev/shm")), time.monotonic()
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
+        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                   env=environment(mark), start_new_session=True)
+        try:
+            rc = process.wait(limit)
+        except subprocess.TimeoutExpired:
+            rc = None
+        finally:
+            seconds = time.monotonic() - start
+            stacks = describe(mark) if process.poll() is None else ""
+            left = end_all(process, mark)
+        out.seek(0), err.seek(0)
+        result = Result(command, rc, out.read(), err.read() + stacks, seconds)
+    if check_leavings and rc is not None:
+        assert not left, f"processes were left: {left}\n{result}"
+    leaked = leaked_files(before)
+    assert not leaked or not check_leavings, f"left in /dev/shm: {leaked}\n{result}"
+    return result
+
+
+# ---- what is left ----
+
+def marked(mark):
+    """Processes of a run, wherever they have gone: {pid: command line}."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if f"{MARK}={mark}".encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(pid)] = line.strip()
+        except OSError:
+            pass
+    return {pid: line for pid, line in found.items() if line}  # a zombie has no command line
+
+
+def describe(mark):
+    """Where the threads of a run that is over its limit are, as far as the kernel tells."""
+    lines = ["\nat the time limit:"]
+    for pid, line in marked(mark).items():
+        for task in sorted(pathlib.Path(f"/proc/{pid}/task").glob("*")):
+            try:
+                name, wchan = (task / "comm").read_text().strip(), (task / "wchan").read_text()
+                state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                lines.append(f"  {pid}/{task.name} {name} {state} {wchan}  {line[:100]}")
+            except OSError:
+                pass
+    return "\n".join(lines) + backtraces(mark)
+
+
+def backtraces(mark):
+    text = ""
+    for pid in list(marked(mark))[:12] if pathlib.Path("/usr/bin/gdb").exists() else []:
+        done = subprocess.run(["gdb", "-p", str(pid), "-batch", "-ex", "thread apply all bt 12"], capture_output=True,
+                              text=True, timeout=60, stdin=subprocess.DEVNULL)
+        text += f"\n{pid}:\n" + done.stdout[-6000:]
+    return text
+
+
+def end_all(process, mark):
+    """Ends what is still there; answers what was left after the process that was started had ended by itself."""
+    ended_itself = process.poll() is not None
+    left = wait_until_gone(mark, 3) if ended_itself else {}
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in marked(mark):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+        if process.poll() is None:
+            process.send_signal(number)
+        if not wait_until_gone(mark, 2):
+            break
+    process.wait()
+    return left
+
+
+def wait_until_gone(mark, seconds):
+    end = time.monotonic() + seconds
+    while (left := marked(mark)) and time.monotonic() < end:
+        time.sleep(0.02)
+    return left
+
+
+def leaked_files(before):
+    """New files in /dev/shm that no living process has mapped or open, those of the host MPIs left out."""
+    def new():
+        return {name for name in set(os.listdir("/dev/shm")) - before if not name.startswith(HOST_FILES)}
+
+    names = new()
+    return sorted(names & new() - in_use(names)) if names else []
+
+
+def in_use(names):
+    used = set()
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            text = (process / "maps").read_text(errors="replace")
+            text += "".join(os.readlink(fd) + "\n" for fd in (process / "fd").iterdir())
+            used |= {name for name in names if f"/dev/shm/{name}" in text}
+        except OSError:
+            pass
+    return used
