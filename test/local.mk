@@ -28,6 +28,12 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_log_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_stats_SOURCES = %reldir%/unit/stats.c base/stats.c
 %canon_reldir%_unit_stats_LDADD = libbase.la $(CMOCKA_LIBS)
+
+if HAVE_SIM
+check_PROGRAMS += %reldir%/unit/sim_kernels
+%canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp
+%canon_reldir%_unit_sim_kernels_LDADD = libsimkernel.la $(CMOCKA_LIBS)
+endif
 endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The kernels on the CPU: the scheduler of their threads, and libshunt-simkernels.so, which the simulated GPU opens.
+
+sim_scheduler_sources = \
+	%reldir%/block.c \
+	%reldir%/block.h \
+	%reldir%/fiber.c \
+	%reldir%/fiber.h \
+	%reldir%/gpu.cuh \
+	%reldir%/kernel.c \
+	%reldir%/kernel.h \
+	%reldir%/register.h \
+	%reldir%/schedule.c \
+	%reldir%/schedule.h \
+	%reldir%/stores.c
+
+# The other files of the kernels are listed in cuda/
+sim_kernel_sources = %reldir%/kernels.cpp
+
+# As the kernels are compiled for GPUs: no contraction of products and sums. (Of two warnings the compiler is wrong
+# about one: it does not see that a thread's first sum is ready where it is used.)
+sim_kernel_cxxflags = $(AM_CXXFLAGS) -ffp-contract=off -Wno-unknown-pragmas -Wno-maybe-uninitialized
+
+if HAVE_SIM
+noinst_LTLIBRARIES += libsimkernel.la
+libsimkernel_la_SOURCES = $(sim_scheduler_sources)
+
+engine_LTLIBRARIES += libshunt-simkernels.la
+libshunt_simkernels_la_SOURCES = $(sim_kernel_sources)
+libshunt_simkernels_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/%reldir% -I$(top_srcdir)/cuda
+libshunt_simkernels_la_CXXFLAGS = $(sim_kernel_cxxflags)
+libshunt_simkernels_la_LIBADD = libsimkernel.la
+libshunt_simkernels_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared
+endif
