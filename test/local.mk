@@ -13,8 +13,13 @@ AM_TESTS_ENVIRONMENT = \
 	builddir='$(abs_top_builddir)'; export builddir; \
 	PYTHON='$(PYTHON)'; export PYTHON;
 
-EXTRA_DIST += %reldir%/layers.awk %reldir%/layers.sh %reldir%/layers_fail.sh
-TESTS += %reldir%/layers.sh %reldir%/layers_fail.sh
+script_tests = \
+	%reldir%/info.sh \
+	%reldir%/layers.sh \
+	%reldir%/layers_fail.sh \
+	%reldir%/settings_doc.sh
+EXTRA_DIST += $(script_tests) %reldir%/layers.awk
+TESTS += $(script_tests)
 
 if HAVE_CMOCKA
 unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)

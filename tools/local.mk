@@ -1,2 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Programs for users.
+
+bin_PROGRAMS += %reldir%/shunt-info
+%canon_reldir%_shunt_info_SOURCES = \
+	%reldir%/info_cpu.c \
+	%reldir%/info_gpu.c \
+	%reldir%/info_gpu.h \
+	%reldir%/shunt-info.c
+%canon_reldir%_shunt_info_CPPFLAGS = $(AM_CPPFLAGS) -DLIBDIR='"$(libdir)"' -DGPU_ARCH='"$(GPU_ARCH)"'
+%canon_reldir%_shunt_info_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
+%canon_reldir%_shunt_info_LDADD = libbase.la $(HWLOC_LIBS)
+
+# The manual's table of settings is committed, so that it can be read without a build; a test keeps it fresh
+dist_doc_DATA += doc/settings.md
+.PHONY: settings-doc
+settings-doc: %reldir%/shunt-info$(EXEEXT)
+	./%reldir%/shunt-info --settings --markdown >$(srcdir)/doc/settings.md
