@@ -8,6 +8,7 @@ base_sources += \
 	%reldir%/conf.h \
 	%reldir%/log.c \
 	%reldir%/log.h \
+	%reldir%/plan.h \
 	%reldir%/reasons.c \
 	%reldir%/reasons.def \
 	%reldir%/reasons.h \
