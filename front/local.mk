@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libshunt.so: what one preloads or links. It needs libc alone and shows the MPI names and shunt_*, nothing else.
 
-front_sources +=
+front_sources += \
+	%reldir%/front.c \
+	%reldir%/front.h \
+	%reldir%/library.c \
+	%reldir%/library.h \
+	%reldir%/slots.S
 
 lib_LTLIBRARIES += libshunt.la
 libshunt_la_SOURCES = $(front_sources)
@@ -10,6 +15,13 @@ libshunt_la_LIBADD = libbase.la
 libshunt_la_LDFLAGS = $(AM_LDFLAGS) -avoid-version -Wl,--version-script=$(srcdir)/%reldir%/shunt.map
 EXTRA_libshunt_la_DEPENDENCIES = $(srcdir)/%reldir%/shunt.map
 EXTRA_DIST += %reldir%/shunt.map
+include_HEADERS += include/shunt.h
 
-# Written by mpi/gen.py from mpi/calls.txt
-front_generated =
+# Written by mpi/gen.py from mpi/calls.txt. Of slots.S no compiler reports that it includes slots.def.
+front_generated = %reldir%/slots.def
+BUILT_SOURCES += $(front_generated)
+CLEANFILES += $(front_generated)
+%reldir%/slots.def: $(calls_table)
+	$(AM_V_GEN)$(MKDIR_P) %reldir% && $(calls_write) slots $(calls_txt) >$@.tmp && mv $@.tmp $@
+slots_object = %reldir%/slots.lo
+$(slots_object): %reldir%/slots.def

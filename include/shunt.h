@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The functions of libshunt.so besides MPI's. No program needs them: shunt works on unmodified programs. They tell a
+ * program that cares what it runs on:
+ *
+ *     #include <mpi.h>
+ *     #include <shunt.h>
+ *
+ *     MPI_Init(&argc, &argv);
+ *     if (strcmp(shunt_mode(), "engine") != 0)
+ *         fprintf(stderr, "shunt %s does not take part: %s\n", shunt_version(), shunt_mode());
+ *
+ * Link with -lshunt before the MPI library. A program that may also run without shunt declares them weak.
+ */
+#ifndef SHUNT_H
+#define SHUNT_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SHUNT_PUBLIC __attribute__((visibility("default")))
+
+/* The version of the library that is loaded, like "0.1". */
+SHUNT_PUBLIC const char *shunt_version(void);
+
+/*
+ * What shunt does in this process, a word:
+ *
+ *     engine       MPI calls are looked at, and run on the GPUs where they can
+ *     unused       no MPI function has been called yet
+ *     off          SHUNT_DISABLE is set
+ *     no-gpu       there is no GPU on this node
+ *     no-engine    there is no engine for this MPI, or it could not be started
+ *     unknown-mpi  the MPI library is none that shunt knows
+ *     mixed-mpi    libraries of the standard MPI ABI and of another are in this process
+ *     no-mpi       there is no MPI library in this process
+ *     wrong-order  the MPI library comes before libshunt.so, which sees no call
+ *     second       another libshunt.so sees the calls first
+ *
+ * In all but "engine" every call goes straight to the MPI library. Static storage; never NULL.
+ */
+SHUNT_PUBLIC const char *shunt_mode(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The engine's one entry: takes what libshunt.so hands over and gives it the shims. Calls no MPI function. */
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "config.h"
+#include "mpi/shim.h"
+
+struct shunt_host_table shunt_host;
+void *shunt_next[SHUNT_NSLOTS];
+struct shunt_thread *(*shunt_thread)(void);
+
+static void fill_host_table(const struct shunt_front *front)
+{
+    for (const struct shunt_host_row *row = shunt_host_rows; row->symbol; row++) {
+        void *function = row->slot >= 0 ? front->next[row->slot] : front->find(row->symbol);
+        memcpy((char *)&shunt_host + row->offset, &function, sizeof function);
+    }
+}
+
+static void place_shims(const struct shunt_front *front)
+{
+    for (const struct shunt_shim *shim = shunt_shims; shim->slot >= 0; shim++)
+        if (front->next[shim->slot])
+            front->target[shim->slot] = shim->function;
+}
+
+__attribute__((visibility("default"))) shunt_engine_start_function shunt_engine_start;
+
+enum shunt_status shunt_engine_start(const struct shunt_front *front)
+{
+    shunt_log_use(front->log);
+    shunt_conf_use(front->conf);
+    if (front->digest != SHUNT_CALLS_DIGEST || strcmp(front->version, PACKAGE_VERSION) != 0) {
+        shunt_log_always("libshunt.so (%s) and its engine (%s) are of different builds: calls pass through",
+                         front->version, PACKAGE_VERSION);
+        return SHUNT_ERR_INVALID;
+    }
+    if (shunt_thread) /* started by another copy of libshunt.so, which sees the calls first */
+        return SHUNT_PASS;
+    shunt_thread = front->thread;
+    memcpy(shunt_next, front->next, sizeof shunt_next);
+    fill_host_table(front);
+    place_shims(front);
+    return SHUNT_OK;
+}

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Write what follows from calls.txt:
+
+gen.py slots CALLS               front/slots.def: SLOT(index, name, answers "no" if the host lacks it)
+gen.py ids CALLS                 call_ids.h: the ids of struct shunt_call
+gen.py host CALLS MPI.I          host_table.h: the host's functions
+gen.py shims CALLS MPI.I SHIM    shims.c: a check of each row, a shim of each function, and their tables
+
+MPI.I is the MPI's preprocessed mpi.h. A function is left out only if one of its types is not in there: a host may have
+functions that the header of an older release does not declare.
+"""
+import re
+import sys
+import zlib
+from collections import namedtuple
+
+# An argument: its declarations, what of struct shunt_call it fills (or None), its kind and name
+Arg = namedtuple("Arg", "small large older field kind name")
+# A function. slot: index of the MPI_ slot, that of PMPI_ follows; -1: none
+Call = namedtuple("Call", "name id cls args large slot")
+
+
+def read_arg(text, kinds):
+    word, name = re.fullmatch(r"(.*?)\s*\b(\w+)(?:\[\])*", text.strip()).groups()
+    if word not in kinds:
+        return Arg(text.strip(), None, text.strip(), None, None, name)
+    small, large, field = kinds[word]
+    now, _, older = small.partition(" | ")
+    return Arg(now.format(name), None if large == "-" else large.format(name), (older or now).format(name),
+               None if field == "-" else field.format(name), word, name)
+
+
+def expand(name, forms, args, kinds):
+    """Yield form, name, id, arguments of each form of a row."""
+    plain = [a for a in args if a.kind != "status"]
+    request, info = [read_arg("request request", kinds)], [read_arg("info info", kinds)]
+    prefix, first, rest = re.fullmatch(r"(File_)?(\w)(\w+)", name).groups()
+    for form in forms:
+        if form == "b":
+            yield form, name, name, args
+        elif form in "ir":
+            new = f"File_{form}" if prefix else form.upper()
+            yield form, new + first.lower() + rest, new + first.lower() + rest, plain + request
+        else:
+            full = ("MPIX_" if form == "x" else "") + f"{name}_init"
+            yield form, full, f"{name}_init", plain + ([] if form == "s" else info) + request
+
+
+def read_calls(path):
+    """Every function of calls.txt."""
+    slot, kinds = 0, {}
+    for line in open(path):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, forms, cls, args = line.strip().split(None, 3)
+        if name == "kind":
+            kinds[forms] = re.split(r"\s{2,}", line.strip().split(None, 2)[2])
+            continue
+        args = [] if args == "-" else [read_arg(a, kinds) for a in args.split(",")]
+        for form, full, call_id, form_args in expand(name, forms, args, kinds):
+            for large in (False, True) if form != "x" and any(a.large for a in args) else (False,):
+                yield Call(full + "_c" * large, call_id, "coll" if cls == "take" and form != "b" else cls,
+                           form_args, large, -1 if cls == "host" else slot)
+                slot += 0 if cls == "host" else 2
+
+
+def symbols(call):
+    full = call.name if call.name.startswith("MPIX_") else "MPI_" + call.name
+    return full, "P" + full
+
+
+def declare(call, older=False):
+    """The parameters in C."""
+    return ", ".join(a.large if call.large and a.large else a.older if older else a.small for a in call.args) or "void"
+
+
+def fields(call):
+    text = [a.field for a in call.args if a.field]
+    if call.cls == "done" and not any(a.kind == "nreq" for a in call.args):
+        text.append(".n_requests = 1")
+    return "".join(", " + t for t in text)
+
+
+def write_slots(calls):
+    slots = [(call.slot + i, s, call.cls) for call in calls if call.slot >= 0 for i, s in enumerate(symbols(call))]
+    for slot, symbol, cls in slots:
+        print(f"SLOT({slot}, {symbol}, {int(cls == 'query')})")
+
+
+def write_ids(calls, digest):
+    ids = dict.fromkeys(c.id for c in calls if c.cls != "host")
+    print("enum shunt_call_id {\n" + "".join(f"    SHUNT_CALL_{i},\n" for i in ids) + "    SHUNT_NCALLS\n};\n")
+    print(f"#define SHUNT_NSLOTS {2 + max(c.slot for c in calls)}")
+    print(f"#define SHUNT_CALLS_DIGEST {digest:#x}u /* of calls.txt: slots are numbered alike */")
+
+
+def write_host(calls):
+    members = "".join(f"    int (*{c.name})({declare(c)});\n" for c in calls)
+    print("struct shunt_host_table {\n" + members + "};")
+
+
+def write_shims(calls, functions, template):
+    print('#include "mpi/shim.h"\n\n#pragma GCC diagnostic ignored "-Wdeprecated-declarations"\n')
+    for call in calls:
+        for symbol in [s for s in reversed(symbols(call)) if s in functions][:1]:
+            types = dict.fromkeys((declare(call), declare(call, older=True)))
+            same = " || ".join(f"__builtin_types_compatible_p(__typeof__({symbol}), int({t}))" for t in types)
+            print(f'_Static_assert({same}, "calls.txt: {call.name}");')
+    shims = [(call, call.slot + i, s) for call in calls if call.cls not in ("pass", "query", "host")
+             for i, s in enumerate(symbols(call))]
+    for call, slot, symbol in shims:
+        values = {"SYMBOL": symbol, "PARAMS": declare(call), "ARGS": ", ".join(a.name for a in call.args),
+                  "SLOT": str(slot), "ID": call.id, "FIELDS": fields(call), "CLASS": call.cls}
+        print(re.sub(r"@(\w+)@", lambda m: values[m[1]], template))
+    print("const struct shunt_shim shunt_shims[] = {\n" +
+          "".join(f"    {{{slot}, (void *)shim_{symbol}}},\n" for _, slot, symbol in shims) + "    {-1, 0},\n};\n")
+    print("const struct shunt_host_row shunt_host_rows[] = {\n" + "".join(
+        f'    {{offsetof(struct shunt_host_table, {c.name}), {c.slot + (c.slot >= 0)}, "{symbols(c)[1]}"}},\n'
+        for c in calls) + "    {0, -1, 0},\n};")
+
+
+def main(what, path, header=None, template=None):
+    calls = list(read_calls(path))
+    print("/* SPDX-License-Identifier: BSD-3-Clause */\n/* Written by mpi/gen.py from mpi/calls.txt: edit those. */")
+    if header:
+        text = re.sub(r'"[^"]*"', '""', open(header).read())
+        words, functions = set(re.findall(r"\w+", text)), set(re.findall(r"(\w+)\s*\(", text))
+        calls = [c for c in calls if words.issuperset(re.findall(r"MPIX?_\w+", declare(c)))]
+    if what == "slots":
+        write_slots(calls)
+    elif what == "ids":
+        write_ids(calls, zlib.crc32(open(path, "rb").read()))
+    elif what == "host":
+        write_host(calls)
+    else:
+        write_shims(calls, functions, open(template).read().split("*/\n", 2)[-1])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What the generated shims (shims.c) are made of.
+ *
+ * MPI libraries call MPI functions inside themselves, and Fortran and tools reach PMPI_X from MPI_X, so a shim must
+ * know whether its call is the program's or comes from inside another. The outermost shim of a thread leaves a mark in
+ * its stack frame and its address in struct shunt_thread; a shim that finds an intact mark further up the stack is
+ * inside. An error handler of the program may leave a call by longjmp or an exception, which never clears the address:
+ * then the stack has been cut back, and the next call's frame is not below the mark, or something else lies over it.
+ */
+#ifndef SHUNT_MPI_SHIM_H
+#define SHUNT_MPI_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "front/front.h"
+#include "mpi/host_mpi.h"
+#include "mpi/call.h"
+
+#pragma GCC visibility push(hidden)
+
+/* Set by engine.c: the host's functions by slot, and the front's accessor. */
+extern void *shunt_next[];
+extern struct shunt_thread *(*shunt_thread)(void);
+
+/* The tables at the end of shims.c, each ended by a slot of -1 (shims) or a symbol of NULL (host rows). */
+struct shunt_shim {
+    int slot;
+    void *function;
+};
+extern const struct shunt_shim shunt_shims[];
+
+struct shunt_host_row {
+    size_t offset;      /* in struct shunt_host_table */
+    int slot;           /* of the PMPI_ name, -1 if the front does not show it */
+    const char *symbol; /* the PMPI_ name */
+};
+extern const struct shunt_host_row shunt_host_rows[];
+
+#pragma GCC visibility pop
+
+enum { SHUNT_MARK = 0x5a17 };
+
+/* True, and the mark is set, if this is a call of the program. */
+static inline __attribute__((always_inline, no_sanitize("address"))) bool
+shunt_enter(struct shunt_thread *thread, volatile uintptr_t *mark, const char *symbol)
+{
+    volatile uintptr_t *outer = thread->outer;
+    if (outer && mark < outer && *outer == ((uintptr_t)outer ^ SHUNT_MARK))
+        return false;
+    *mark = (uintptr_t)mark ^ SHUNT_MARK;
+    thread->outer = mark;
+    shunt_trace("mpi", "%s", symbol);
+    (void)symbol;
+    return true;
+}
+
+static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *mark)
+{
+    *mark = 0;
+    thread->outer = NULL;
+}
+
+/*
+ * What each class does before and after the host's function. BEFORE is true if the call is done, with *rc set; `kept`
+ * goes from BEFORE to AFTER.
+ */
+#define BEFORE_depth(call, rc, kept) ((void)(call), (void)(kept), false)
+#define AFTER_depth(call, rc, kept)  ((void)(kept))
+#define BEFORE_coll(call, rc, kept)  ((void)(kept), shunt_hook_coll(call), false)
+#define AFTER_coll(call, rc, kept)   ((void)(kept))
+#define BEFORE_take(call, rc, kept)  ((void)(kept), shunt_hook_take(call, rc))
+#define AFTER_take(call, rc, kept)   ((void)(kept))
+#define BEFORE_comm(call, rc, kept)  ((void)(kept), shunt_hook_comm_before(call), false)
+#define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
+#define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
+#define AFTER_free(call, rc, kept)   ((void)(kept))
+#define BEFORE_done(call, rc, kept)                                                                \
+    (*(kept) = __atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0 ? shunt_hook_done_before(call) : NULL, false)
+#define AFTER_done(call, rc, kept)   ((kept) ? shunt_hook_done_after(call, kept, rc) : (void)0)
+#define BEFORE_init(call, rc, kept)  ((void)(kept), shunt_hook_init_before(call), false)
+#define AFTER_init(call, rc, kept)   shunt_hook_init_after(call, rc)
+#define BEFORE_final(call, rc, kept) ((void)(kept), shunt_hook_final_before(call), false)
+#define AFTER_final(call, rc, kept)  shunt_hook_final_after(call, rc)
+
+#endif
