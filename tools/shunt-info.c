@@ -98,7 +98,7 @@ static bool find_folder(int up, char folder[PATH_MAX])
     return true;
 }
 
-/* Beside an installed program, where the build was told to install, or (.libs) in the build folder. */
+/* Beside an installed program, in the build folder (.libs), or where the build was told to install. */
 static bool find_libshunt(char path[PATH_MAX + 32])
 {
     static const char *const below[] = {"lib", "lib64", ".libs"};
@@ -151,11 +151,10 @@ static void print_installation(struct found *found)
     printf("Installation\n");
     print_line("version", "%s", PACKAGE_VERSION);
     const char *given = shunt_env("SHUNT_ENGINE_DIR");
-    if (!find_libshunt(library)) {
+    if (find_libshunt(library))
+        print_line("libshunt.so", "%s", library);
+    else
         print_line("libshunt.so", "not found beside this program, nor in %s", LIBDIR);
-        return;
-    }
-    print_line("libshunt.so", "%s", library);
     *strrchr(library, '/') = '\0';
     snprintf(folder, sizeof folder, "%s/shunt", library);
     if (given && *given)
@@ -278,39 +277,43 @@ static bool have_kernels(const struct info_gpu *gpu)
 }
 #endif
 
-static bool print_obstacle(enum shunt_reason reason, const char *detail)
+static bool print_obstacle(const char *word, enum shunt_reason reason, const char *detail)
 {
-    print_line("", "because: %s (%s)", shunt_reason_text(reason), detail);
+    print_line("", "%s: %s (%s)", word, shunt_reason_text(reason), detail);
     return true;
 }
 
-/* The lines with what keeps device memory from the kernels; false if nothing does. */
-static bool print_obstacles(const struct found *found)
+/* What keeps all ranks from the kernels, a line each; false if nothing does. */
+static bool print_causes(const struct found *found)
 {
-    const struct info_gpus *gpus = &found->gpus;
-    char detail[64];
     bool any = false;
     if (strcmp(conf.allreduce, "staged") == 0)
-        any |= print_obstacle(SHUNT_REASON_SETTING, "SHUNT_ALLREDUCE=staged");
+        any |= print_obstacle("because", SHUNT_REASON_SETTING, "staged");
+    if (conf.p2p_disable)
+        any |= print_obstacle("because", SHUNT_REASON_NO_P2P, "SHUNT_P2P_DISABLE=1");
     if (!found->room)
-        any |= print_obstacle(SHUNT_REASON_NO_ARENA, "no room in /dev/shm");
+        any |= print_obstacle("because", SHUNT_REASON_NO_ARENA, "too little in /dev/shm");
+    if (found->gpus.n == 1)
+        any |= print_obstacle("because", SHUNT_REASON_SHARED_GPU, "there is one");
+    return any;
+}
+
+/* GPUs and pairs of them that cannot take part, a line each. */
+static void print_exceptions(const struct info_gpus *gpus)
+{
+    char detail[64];
     for (int i = 0; i < gpus->n; i++) {
         snprintf(detail, sizeof detail, "GPU %d", i);
         if (!shunt_env("SHUNT_SIM_PRESET") && !have_kernels(&gpus->gpu[i]))
-            any |= print_obstacle(SHUNT_REASON_NO_KERNELS, detail);
+            print_obstacle("except", SHUNT_REASON_NO_KERNELS, detail);
     }
-    if (gpus->n == 1)
-        any |= print_obstacle(SHUNT_REASON_SHARED_GPU, "there is one GPU");
-    if (conf.p2p_disable)
-        return print_obstacle(SHUNT_REASON_NO_P2P, "SHUNT_P2P_DISABLE=1");
     for (int i = 0; i < gpus->n; i++) {
-        for (int j = 0; j < i; j++) {
-            snprintf(detail, sizeof detail, "GPU %d and GPU %d", j, i);
+        for (int j = i + 1; j < gpus->n; j++) {
+            snprintf(detail, sizeof detail, "GPU %d and GPU %d", i, j);
             if (!gpus->peer[i][j] || !gpus->peer[j][i])
-                any |= print_obstacle(SHUNT_REASON_NO_P2P, detail);
+                print_obstacle("except", SHUNT_REASON_NO_P2P, detail);
         }
     }
-    return any;
 }
 
 /* Why nothing at all is taken; NULL if something may be. */
@@ -332,10 +335,11 @@ static void print_outcome(const struct found *found)
         return;
     }
     print_line("host memory", "goes to the MPI untouched");
-    print_line("device memory", "MPI_Allreduce is served by shunt, every other call goes to the MPI untouched");
-    print_line("ranks of one node", "on their GPUs, with these exceptions, which go through host memory:");
-    if (!print_obstacles(found))
-        print_line("", "none");
+    print_line("device memory", "only MPI_Allreduce is served, on the GPUs or, where that cannot be, through host memory");
+    if (print_causes(found))
+        print_line("", "so all of it goes through host memory");
+    else
+        print_exceptions(&found->gpus);
 }
 
 /* ---- the program ---- */
