@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds the OSU benchmarks unchanged, once for each MPI of a build of ours, for the tests that run them.
+# Builds osu_allreduce of the OSU benchmarks, unchanged, once for each MPI of a build of ours, for the tests that run it.
 #
 #     clients.sh ARCHIVES BUILD TARGET
 #
 # ARCHIVES has osu-micro-benchmarks-7.4.tar.xz; BUILD is a build folder with its stage; the programs end up in
-# TARGET/osu-FAMILY. They are linked to the simulated driver and runtime, which have the names of the real ones.
+# TARGET/osu-FAMILY, where the archive has them. They are linked to the simulated driver and runtime, which have the names of the real ones.
 set -eu
 archives=$1
 build=$2
@@ -34,6 +34,6 @@ for family in openmpi mpich; do
     autoreconf -fi
     ./configure CC="$mpicc" CXX="${mpicc/mpicc/mpicxx}" --enable-cuda=basic --with-cuda-include="$cuda/include" \
         --with-cuda-libpath="$sim"
-    make -j"$(nproc)"
+    make -C c/mpi/collective/blocking osu_allreduce
     touch built
 done
