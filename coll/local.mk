@@ -2,5 +2,14 @@
 # Collectives: tasks, plans, selection, the run of an operation.
 
 coll_sources += \
+	%reldir%/algo.c \
+	%reldir%/algo.h \
+	%reldir%/algos.def \
+	%reldir%/allreduce_oneshot.c \
+	%reldir%/allreduce_twoshot.c \
+	%reldir%/plan.c \
+	%reldir%/plan.h \
 	%reldir%/run.h \
+	%reldir%/select.c \
+	%reldir%/select.h \
 	%reldir%/task.h

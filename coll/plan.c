@@ -2,6 +2,7 @@
 /* Small words with which algorithms write plans. */
 #include "coll/plan.h"
 
+#include <stddef.h>
 #include <string.h>
 
 /* Parts, slices and chunks begin at multiples of 16 bytes, so that all of them are aligned like the vector itself. */

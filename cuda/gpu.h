@@ -20,6 +20,12 @@
  */
 bool shunt_gpu_in_use(void);
 
+/*
+ * Make that question cheap in programs that load nothing after MPI_Init: `path` names an object of ours that is loaded
+ * now and never unloaded, and so marks the end of the list of loaded objects. Optional; failure is silent.
+ */
+void shunt_gpu_watch(const char *path);
+
 enum shunt_mem_kind {
     SHUNT_MEM_HOST,    /* pageable or pinned: the CPU may touch it */
     SHUNT_MEM_DEVICE,  /* cudaMalloc, VMM, pool, imported: the CPU may not */
@@ -38,9 +44,6 @@ struct shunt_mem {
  * Never pass MPI sentinels.
  */
 void shunt_gpu_classify(const void *p, struct shunt_mem *mem);
-
-/* May our device work be started from this thread? No while the thread captures a graph in global or thread mode. */
-bool shunt_gpu_capturing(void);
 
 /*
  * Host memory for staging `bytes`: pinned if it fits in the bounded pool, else pageable, lazily touched and kept for

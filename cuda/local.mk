@@ -2,15 +2,37 @@
 # The GPU: the driver, memory, copies, and the kernels, which are compiled to one image and embedded.
 
 cuda_sources += \
+	%reldir%/context.c \
+	%reldir%/context.h \
+	%reldir%/driver.c \
+	%reldir%/driver.def \
+	%reldir%/driver.h \
 	%reldir%/gpu.h \
 	%reldir%/image.S \
+	%reldir%/kargs.h \
 	%reldir%/kernels.def \
+	%reldir%/launch.c \
+	%reldir%/launch.h \
+	%reldir%/memory.c \
+	%reldir%/peer.c \
+	%reldir%/peer.h \
+	%reldir%/registry.c \
+	%reldir%/stage.c \
+	%reldir%/types.c \
 	%reldir%/types.h
 
-# What kernels.cu is made of: the image is made again when one of them changes
+# What kernels.cu is made of: the image is made again when one of them changes. No contraction of products and sums:
+# every kernel must give the same bits.
 kernel_sources = \
+	%reldir%/gpu.cuh \
+	%reldir%/kargs.h \
 	%reldir%/kernels.cu \
-	%reldir%/kernels.def
+	%reldir%/kernels.def \
+	%reldir%/ll.cuh \
+	%reldir%/ops.cuh \
+	%reldir%/plan.cuh \
+	%reldir%/start.cuh \
+	base/plan.h
 
 EXTRA_DIST += $(kernel_sources)
 CLEANFILES += %reldir%/kernels.fatbin
@@ -24,7 +46,8 @@ if HAVE_KERNELS
 NVCCFLAGS = -O3
 %reldir%/kernels.fatbin: $(kernel_sources)
 	$(AM_V_NVCC)$(MKDIR_P) %reldir% && $(NVCC) -fatbin -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) \
-	    -I$(top_srcdir) -o $@ $(top_srcdir)/%reldir%/kernels.cu
+	    -fmad=false \
+	    -I$(top_srcdir) -I$(top_srcdir)/%reldir% -o $@ $(top_srcdir)/%reldir%/kernels.cu
 
 # image.S includes the image as it is, which no compiler reports as a dependency. (Named through a variable: written
 # out, Automake would take this for the rule that makes the object.)

@@ -9,7 +9,7 @@
 #ifndef SHUNT_CUDA_OPS_CUH
 #define SHUNT_CUDA_OPS_CUH
 
-#include "gpu.cuh"
+#include <gpu.cuh>
 
 template <class R> struct shunt_complex {
     R re, im;

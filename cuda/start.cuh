@@ -10,7 +10,7 @@
 #ifndef SHUNT_CUDA_START_CUH
 #define SHUNT_CUDA_START_CUH
 
-#include "gpu.cuh"
+#include <gpu.cuh>
 #include "kargs.h"
 
 enum poll { POLL_OK, POLL_LATE, POLL_ABORTED };

@@ -34,6 +34,10 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_stats_SOURCES = %reldir%/unit/stats.c base/stats.c
 %canon_reldir%_unit_stats_LDADD = libbase.la $(CMOCKA_LIBS)
 
+check_PROGRAMS += %reldir%/unit/plan
+%canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
+%canon_reldir%_unit_plan_LDADD = $(unit_libs)
+
 if HAVE_SIM
 check_PROGRAMS += %reldir%/unit/sim_kernels
 %canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp

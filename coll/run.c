@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * From a task to its end on the GPUs.
+ *
+ *   prepare   everything that can fail: device, scratch, peers' scratch, registrations
+ *   arrive    on the board; the last rank decides
+ *   drive     launch what is decided, in ticket order, one operation at a time; whoever waits does it for all threads
+ *   wait      for the kernel's done word
+ *
+ * One kernel of this process is in flight at a time. A kernel that left its start barrier is launched again, and must
+ * not be overtaken by a later ticket: the flags in scratch only grow, so a later operation would make its waits true.
+ */
+#include "coll/run.h"
+
+#include <time.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "coll/select.h"
+#include "cuda/launch.h"
+
+/* How long to wait between two pokes of the host MPI's progress, and between two looks at the peers' health. */
+#define POKE_SECONDS   50e-6
+#define HEALTH_SECONDS 0.1
+
+/* A member that neither publishes nor passes for this long is not waited for any more: a net, as on the board. */
+#define PATIENCE_SECONDS 30
+
+enum op_state { ARRIVED, LAUNCHED, FINISHED };
+
+/* An operation of this process, on the stack of the thread that called. */
+struct op {
+    struct shunt_round round;
+    struct shunt_launch launch;
+    struct shunt_plan plan;
+    const struct shunt_post *posts[SHUNT_BOARD_RANKS];
+    enum op_state state;
+    unsigned code; /* SHUNT_DONE_*, of FINISHED */
+    enum shunt_status status;
+    struct op *next;
+};
+
+static struct {
+    pthread_mutex_t lock; /* the process's launch lock */
+    struct op *arrived;   /* all that have arrived and not left */
+    struct op *running;   /* the one whose kernel is in flight */
+    uint64_t words;       /* done words in use */
+} process = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* What a call waits with. */
+struct waiter {
+    struct shunt_arena *arena;
+    struct shunt_board *board;
+    const struct shunt_progress *progress;
+    unsigned spins, turns;
+    double poked, looked;
+};
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* One fruitless look: let others run, and now and then drive the host MPI, whose peers may be waiting for us in it. */
+static void wait_a_little(struct waiter *w)
+{
+    shunt_board_relax(&w->spins);
+    if (++w->turns % 64 != 0)
+        return;
+    double now = seconds();
+    if (now - w->poked > POKE_SECONDS) {
+        if (w->poked != 0 && w->progress != NULL)
+            w->progress->poke(w->progress->context);
+        w->poked = now;
+    }
+}
+
+/* ---- launching, under the lock ---- */
+
+/* The decided operation with the smallest ticket that is not launched. */
+static struct op *next_op(void)
+{
+    struct op *best = NULL;
+
+    /* Twice: while the first look went round, an operation already seen undecided may have got a smaller ticket. */
+    for (int look = 0; look < 2; look++) {
+        for (struct op *op = process.arrived; op != NULL; op = op->next) {
+            if (op->state != ARRIVED || shunt_round_poll(&op->round) != SHUNT_ROUND_RUN)
+                continue;
+            op->launch.ticket = shunt_round_verdict(&op->round)->ticket;
+            if (best == NULL || op->launch.ticket < best->launch.ticket)
+                best = op;
+        }
+        if (best == NULL || process.arrived->next == NULL)
+            break;
+    }
+    return best;
+}
+
+static void write_plan(struct op *op)
+{
+    const struct shunt_verdict *verdict = shunt_round_verdict(&op->round);
+    const struct shunt_post *mine = shunt_round_post(&op->round, shunt_board_rank(op->round.board));
+    struct shunt_shape shape = {
+        .n = (uint32_t)shunt_board_size(op->round.board),
+        .flags = verdict->flags,
+        .blocks = verdict->blocks,
+        .chunk = verdict->chunk,
+        .depth = SHUNT_RING_DEPTH,
+        .bytes = mine->count * shunt_type_size(mine->type),
+    };
+
+    shunt_algos[verdict->algo].write(&shape, (uint32_t)shunt_board_rank(op->round.board), &op->plan);
+    for (uint32_t q = 0; q < shape.n; q++)
+        op->posts[q] = shunt_round_post(&op->round, (int)q);
+    op->launch.plan = &op->plan;
+    op->launch.posts = op->posts;
+}
+
+static void finish(struct op *op, unsigned code, enum shunt_status status)
+{
+    op->code = code;
+    op->status = status;
+    process.running = NULL;
+    /* Release: the owner reads the rest once it sees this, and may then leave as soon as it gets the lock. */
+    __atomic_store_n(&op->state, FINISHED, __ATOMIC_RELEASE);
+}
+
+static void launch(struct shunt_arena *arena, struct shunt_device *device, struct op *op)
+{
+    enum shunt_status status = shunt_launch_start(arena, device, &op->launch);
+
+    op->state = LAUNCHED;
+    process.running = op;
+    if (status != SHUNT_OK)
+        finish(op, SHUNT_DONE_ABORTED, status);
+}
+
+/* Look at the running kernel, launch what comes next. Any thread that waits does it for all. */
+static void drive(struct shunt_arena *arena, struct shunt_device *device)
+{
+    if (pthread_mutex_trylock(&process.lock) != 0)
+        return;
+    if (process.running != NULL) {
+        struct op *op = process.running;
+        unsigned code = shunt_launch_done(device, &op->launch);
+        if (code == SHUNT_DONE_AGAIN)
+            launch(arena, device, op);
+        else if (code != 0)
+            finish(op, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
+    }
+    if (process.running == NULL) {
+        struct op *op = next_op();
+        if (op != NULL) {
+            write_plan(op);
+            launch(arena, device, op);
+        }
+    }
+    pthread_mutex_unlock(&process.lock);
+}
+
+static bool enter_op(struct op *op)
+{
+    pthread_mutex_lock(&process.lock);
+    uint32_t word = (uint32_t)__builtin_ffsll((long long)~process.words);
+    if (word != 0) {
+        op->launch.word = word - 1;
+        process.words |= 1ull << op->launch.word;
+    }
+    pthread_mutex_unlock(&process.lock);
+    return word != 0;
+}
+
+static void list_op(struct op *op)
+{
+    pthread_mutex_lock(&process.lock);
+    op->next = process.arrived;
+    process.arrived = op;
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* Out of the list (if it is in it), its done word free. */
+static void leave_op(struct op *op)
+{
+    pthread_mutex_lock(&process.lock);
+    for (struct op **at = &process.arrived; *at != NULL; at = &(*at)->next) {
+        if (*at == op) {
+            *at = op->next;
+            break;
+        }
+    }
+    process.words &= ~(1ull << op->launch.word);
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* ---- preparing ---- */
+
+static enum shunt_reason buffers_reason(const struct shunt_task *task)
+{
+    size_t align = shunt_type_align(task->type);
+
+    if (task->send_mem.kind == SHUNT_MEM_HOST || task->recv_mem.kind == SHUNT_MEM_HOST)
+        return SHUNT_REASON_MIXED_BUFFERS;
+    if ((uintptr_t)task->send % align != 0 || (uintptr_t)task->recv % align != 0)
+        return SHUNT_REASON_ALIGNMENT;
+    return SHUNT_REASON_NONE;
+}
+
+/* The device that both buffers can be used on, or NULL with the reason. */
+static struct shunt_device *open_device(struct shunt_arena *arena, const struct shunt_task *task,
+                                        enum shunt_reason *reason)
+{
+    struct shunt_device *device = shunt_device_open(arena, task->recv, reason);
+
+    if (device != NULL && task->send != task->recv)
+        device = shunt_device_open(arena, task->send, reason);
+    return device;
+}
+
+/*
+ * Open every member's scratch. A member that has not published yet is late, or on host memory: the second shows in its
+ * counter. So this waits for just what the decision waits for later, and like it ends after 30 s.
+ */
+static enum shunt_reason open_peers(struct waiter *w, const int *slots)
+{
+    int n = shunt_board_size(w->board);
+    enum shunt_reason reason = SHUNT_REASON_NONE;
+    double since = 0;
+
+    for (int q = 0; q < n; q++) {
+        enum shunt_peer_state state;
+        while ((state = shunt_peer_open(w->arena, slots[q], &reason)) == SHUNT_PEER_MISSING) {
+            /* The counter before the card: who publishes does so before it passes. */
+            if (shunt_board_ahead(w->board, q)) {
+                if (shunt_peer_open(w->arena, slots[q], &reason) != SHUNT_PEER_MISSING)
+                    continue;
+                return SHUNT_REASON_PEER_ON_HOST;
+            }
+            if (!shunt_arena_alive(w->arena, slots[q]))
+                return SHUNT_REASON_PEER_VETO;
+            wait_a_little(w);
+            double now = seconds();
+            since = since == 0 ? now : since;
+            if (now - since > PATIENCE_SECONDS && !shunt_conf->reproducible)
+                return SHUNT_REASON_TIMEOUT;
+        }
+        if (state == SHUNT_PEER_REFUSED)
+            return reason;
+    }
+    return SHUNT_REASON_NONE;
+}
+
+static void fill_post(struct shunt_arena *arena, const struct shunt_device *device, const struct shunt_task *task,
+                      struct shunt_post *post)
+{
+    bool large = task->count * shunt_type_size(task->type) >= shunt_select_zero_copy_bytes();
+
+    *post = (struct shunt_post){
+        .coll = task->coll,
+        .flags = task->in_place ? SHUNT_POST_IN_PLACE : 0,
+        .count = task->count,
+        .type = task->type,
+        .op = task->op,
+        .root = task->root,
+        .max_blocks = device->max_blocks,
+        .gpu = (uint16_t)device->channel,
+    };
+    shunt_place_of(arena, task->recv, &task->recv_mem, large, &post->recv);
+    post->send = (struct shunt_place){ .align = (uint32_t)((uintptr_t)task->send % 256), .id = task->send_mem.id };
+}
+
+/* ---- the call ---- */
+
+static void say_mismatch(const struct op *op)
+{
+    int me = shunt_board_rank(op->round.board);
+    unsigned long long a, b;
+
+    /* The first rank that differs from rank 0 says it, so that it is said once. */
+    for (int q = 1; q <= me; q++) {
+        const struct shunt_post *first = shunt_round_post(&op->round, 0), *post = shunt_round_post(&op->round, q);
+        const char *field = first && post ? shunt_posts_differ(first, post, &a, &b) : NULL;
+        if (field != NULL) {
+            if (q == me)
+                shunt_log_always("%s: the ranks do not match: %s is %llu on rank 0 and %llu on rank %d",
+                                 shunt_coll_name(first->coll), field, a, b, q);
+            return;
+        }
+    }
+}
+
+static bool all_alive(const struct waiter *w, const int *slots)
+{
+    for (int q = 0; q < shunt_board_size(w->board); q++) {
+        if (!shunt_arena_alive(w->arena, slots[q]))
+            return false;
+    }
+    return true;
+}
+
+/* Of a kernel that runs long: has a member died, so that it cannot end by itself, or has the GPU failed? */
+static void look_at_health(struct waiter *w, struct shunt_device *device, struct op *op, const int *slots)
+{
+    double now = seconds();
+
+    if (w->looked == 0)
+        w->looked = now;
+    if (now - w->looked < HEALTH_SECONDS)
+        return;
+    w->looked = now;
+    pthread_mutex_lock(&process.lock);
+    if (process.running == op) {
+        if (!all_alive(w, slots))
+            shunt_launch_abort(device, true);
+        enum shunt_status status = shunt_launch_check(device);
+        if (status != SHUNT_OK)
+            finish(op, SHUNT_DONE_ABORTED, status);
+    }
+    pthread_mutex_unlock(&process.lock);
+}
+
+static enum shunt_status wait_for_end(struct waiter *w, struct shunt_device *device, struct op *op, const int *slots,
+                                      struct shunt_outcome *outcome)
+{
+    for (;;) {
+        drive(w->arena, device);
+        if (__atomic_load_n(&op->state, __ATOMIC_ACQUIRE) == FINISHED)
+            break;
+        if (__atomic_load_n(&op->state, __ATOMIC_ACQUIRE) == ARRIVED &&
+            shunt_round_poll(&op->round) == SHUNT_ROUND_STAGE) {
+            outcome->reason = shunt_round_verdict(&op->round)->reason;
+            if (outcome->reason == SHUNT_REASON_MISMATCH)
+                say_mismatch(op);
+            return SHUNT_PASS;
+        }
+        wait_a_little(w);
+        if (w->turns % 64 == 0)
+            look_at_health(w, device, op, slots);
+    }
+    outcome->algo = shunt_round_verdict(&op->round)->algo;
+    if (op->code == SHUNT_DONE_ABORTED)
+        shunt_launch_abort(device, false);
+    return op->status;
+}
+
+static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *device, const struct shunt_task *task,
+                                         const int *slots, struct shunt_outcome *outcome)
+{
+    struct shunt_select select = { .arena = w->arena, .slots = slots, .layout = &device->layout };
+    struct shunt_post post;
+    struct op op;
+
+    op.state = ARRIVED;
+    op.launch = (struct shunt_launch){
+        .type = task->type, .op = task->op, .in = task->send, .out = task->recv, .slots = slots
+    };
+    if (!enter_op(&op)) {
+        outcome->reason = SHUNT_REASON_BOARD_FULL;
+        shunt_board_pass(w->board);
+        return SHUNT_PASS;
+    }
+    fill_post(w->arena, device, task, &post);
+    enum shunt_status status =
+        shunt_board_arrive(w->board, &post, shunt_select_decide, &select, &op.round, &outcome->reason);
+    if (status == SHUNT_OK) {
+        list_op(&op);
+        status = wait_for_end(w, device, &op, slots, outcome);
+        leave_op(&op);
+        shunt_round_leave(&op.round);
+        return status;
+    }
+    leave_op(&op);
+    return status;
+}
+
+/* Everything before arriving; NONE or why this rank cannot take part. */
+static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task, int *slots,
+                                 struct shunt_device **device)
+{
+    int n = shunt_board_size(w->board);
+    uint64_t bytes = task->count * shunt_type_size(task->type);
+
+    if (task->neutral)
+        return SHUNT_REASON_NEUTRAL;
+    if (n > SHUNT_BOARD_RANKS)
+        return SHUNT_REASON_TOO_MANY_RANKS;
+    if (shunt_select_wanted(task->coll, bytes) == SHUNT_ALGO_STAGED)
+        return SHUNT_REASON_SETTING;
+    enum shunt_reason reason = buffers_reason(task);
+    if (reason != SHUNT_REASON_NONE)
+        return reason;
+    *device = open_device(w->arena, task, &reason);
+    if (*device == NULL)
+        return reason;
+    for (int q = 0; q < n; q++)
+        slots[q] = shunt_board_slot(w->board, q);
+    pthread_mutex_lock(&process.lock);
+    if (process.arrived == NULL)
+        shunt_peers_tidy(w->arena);
+    pthread_mutex_unlock(&process.lock);
+    return open_peers(w, slots);
+}
+
+enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                 const struct shunt_progress *progress, struct shunt_outcome *outcome)
+{
+    struct waiter w = { .arena = arena, .board = board, .progress = progress };
+    struct shunt_device *device = NULL;
+    int slots[SHUNT_BOARD_RANKS];
+
+    *outcome = (struct shunt_outcome){ .reason = SHUNT_REASON_NONE };
+    if (arena == NULL || board == NULL) {
+        outcome->reason = arena == NULL ? SHUNT_REASON_NO_ARENA : SHUNT_REASON_NOT_REGISTERED;
+        return SHUNT_PASS;
+    }
+    outcome->reason = prepare(&w, task, slots, &device);
+    if (outcome->reason != SHUNT_REASON_NONE) {
+        shunt_board_pass(board);
+        return SHUNT_PASS;
+    }
+    return arrive_and_wait(&w, device, task, slots, outcome);
+}

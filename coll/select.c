@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Selection: which algorithm, with which grid and chunks.
+ *
+ * The figures in tuning() come from two H200 joined by NVLink (doc/results/); for more ranks one-shot ends earlier,
+ * because its traffic grows with the number of ranks.
+ */
+#include "coll/select.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "coll/run.h"
+
+static struct shunt_ranges user_ranges[SHUNT_NCOLLS];
+
+/* ---- the user's setting ---- */
+
+static bool parse_size(const char **text, uint64_t *size)
+{
+    static const char suffixes[] = "kmgt";
+    char *end;
+    unsigned long long value = strtoull(*text, &end, 10);
+
+    if (end == *text)
+        return false;
+    const char *suffix = *end != 0 ? strchr(suffixes, *end | 32) : NULL;
+    if (suffix != NULL) {
+        value <<= 10 * (suffix - suffixes + 1);
+        end++;
+    }
+    *size = value;
+    *text = end;
+    return true;
+}
+
+static bool parse_name(unsigned coll, const char **text, int *algo)
+{
+    size_t length = strcspn(*text, ":,");
+    const char *name = *text;
+
+    *text += length;
+    if (length == 4 && strncmp(name, "auto", 4) == 0) {
+        *algo = SHUNT_ALGO_AUTO;
+        return true;
+    }
+    if (length == 6 && strncmp(name, "staged", 6) == 0) {
+        *algo = SHUNT_ALGO_STAGED;
+        return true;
+    }
+    for (int i = 0; i < SHUNT_NALGOS; i++) {
+        if (shunt_algos[i].coll == coll && strlen(shunt_algos[i].name) == length &&
+            strncmp(shunt_algos[i].name, name, length) == 0) {
+            *algo = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One "name" or "name:from-to", either bound may be left out. */
+static bool parse_range(unsigned coll, const char **text, struct shunt_range *range)
+{
+    *range = (struct shunt_range){ .from = 0, .to = UINT64_MAX };
+    if (!parse_name(coll, text, &range->algo))
+        return false;
+    if (**text != ':')
+        return true;
+    ++*text;
+    if (**text != '-' && !parse_size(text, &range->from))
+        return false;
+    if (**text != '-')
+        return false;
+    ++*text;
+    if (**text != 0 && **text != ',' && !parse_size(text, &range->to))
+        return false;
+    return range->from < range->to;
+}
+
+bool shunt_ranges_parse(unsigned coll, const char *text, struct shunt_ranges *ranges)
+{
+    ranges->n = 0;
+    for (;;) {
+        if (ranges->n == SHUNT_RANGES || !parse_range(coll, &text, &ranges->range[ranges->n]))
+            break;
+        ranges->n++;
+        if (*text == 0)
+            return true;
+        if (*text++ != ',')
+            break;
+    }
+    ranges->n = 0;
+    return false;
+}
+
+int shunt_ranges_find(const struct shunt_ranges *ranges, uint64_t bytes)
+{
+    for (unsigned i = 0; i < ranges->n; i++) {
+        if (bytes >= ranges->range[i].from && bytes < ranges->range[i].to)
+            return ranges->range[i].algo;
+    }
+    return SHUNT_ALGO_AUTO;
+}
+
+void shunt_select_start(void)
+{
+    if (!shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, shunt_conf->allreduce, &user_ranges[SHUNT_COLL_ALLREDUCE]))
+        shunt_log_always("SHUNT_ALLREDUCE=%s refused (allowed: auto, staged, oneshot, twoshot, each with sizes like "
+                         "oneshot:0-256k,twoshot:256k-); using auto",
+                         shunt_conf->allreduce);
+}
+
+int shunt_select_wanted(unsigned coll, uint64_t bytes)
+{
+    return shunt_ranges_find(&user_ranges[coll], bytes);
+}
+
+/* ---- the shape ---- */
+
+struct tuning {
+    uint64_t ll_max;      /* payload bytes: up to here flags travel in the payload */
+    uint64_t oneshot_max; /* up to here one-shot, when asked to choose */
+};
+
+static struct tuning tuning(int n)
+{
+    if (n <= 2)
+        return (struct tuning){ .ll_max = 256 << 10, .oneshot_max = 256 << 10 };
+    if (n <= 4)
+        return (struct tuning){ .ll_max = 64 << 10, .oneshot_max = 64 << 10 };
+    return (struct tuning){ .ll_max = 32 << 10, .oneshot_max = 32 << 10 };
+}
+
+static uint32_t least(uint64_t a, uint64_t b)
+{
+    return (uint32_t)(a < b ? a : b);
+}
+
+/* One vector of 16 bytes per thread as long as the grid allows. */
+static uint32_t ll_blocks(uint64_t bytes, uint32_t max_blocks)
+{
+    uint64_t blocks = ((bytes + 15) / 16 + 511) / 512;
+
+    return least(blocks < 1 ? 1 : blocks, max_blocks < 32 ? max_blocks : 32);
+}
+
+/* Enough blocks to fill the links, but no more than have a chunk's worth of work; chunks so that the rings hold them. */
+static void ring_shape(uint64_t slice, const struct shunt_layout *layout, uint32_t max_blocks,
+                       struct shunt_verdict *verdict)
+{
+    uint64_t blocks = slice / (16 << 10), wanted = slice >= (32 << 20) ? 64 << 10 : 32 << 10;
+
+    verdict->blocks = least(blocks < 1 ? 1 : blocks, max_blocks < 32 ? max_blocks : 32);
+    uint64_t room = layout->ring_bytes / ((uint64_t)verdict->blocks * SHUNT_RING_DEPTH) / 16 * 16;
+    uint64_t part = (slice / verdict->blocks + 15) / 16 * 16;
+    wanted = wanted < part ? wanted : part;
+    wanted = wanted < 16 ? 16 : wanted;
+    verdict->chunk = least(wanted, room > 256 ? room - 256 : 16) / 16 * 16;
+}
+
+void shunt_select_shape(int n, uint64_t bytes, int wanted, bool zero_copy, const struct shunt_layout *layout,
+                        uint32_t max_blocks, struct shunt_verdict *verdict)
+{
+    struct tuning limits = tuning(n);
+
+    if (wanted == SHUNT_ALGO_AUTO)
+        wanted = bytes <= limits.oneshot_max ? SHUNT_ALGO_ALLREDUCE_oneshot : SHUNT_ALGO_ALLREDUCE_twoshot;
+    verdict->algo = (uint32_t)wanted;
+    verdict->flags = 0;
+    if (max_blocks > SHUNT_PLAN_BLOCKS)
+        max_blocks = SHUNT_PLAN_BLOCKS;
+    if (wanted == SHUNT_ALGO_ALLREDUCE_oneshot && bytes <= limits.ll_max && bytes <= layout->ll_bytes / 2) {
+        verdict->flags = SHUNT_PLAN_LL;
+        verdict->blocks = ll_blocks(bytes, max_blocks);
+        verdict->chunk = 16;
+        return;
+    }
+    if (wanted == SHUNT_ALGO_ALLREDUCE_twoshot && zero_copy)
+        verdict->flags = SHUNT_PLAN_ZERO_COPY;
+    ring_shape(wanted == SHUNT_ALGO_ALLREDUCE_twoshot ? bytes / (uint64_t)n : bytes, layout, max_blocks, verdict);
+}
+
+uint64_t shunt_select_zero_copy_bytes(void)
+{
+    return 512 << 10;
+}
+
+/* ---- the decision ---- */
+
+const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,
+                               unsigned long long *b)
+{
+    const struct {
+        const char *name;
+        unsigned long long a, b;
+    } fields[] = {
+        { "collective", x->coll, y->coll },
+        { "count", x->count, y->count },
+        { "element type", x->type, y->type },
+        { "operation", x->op, y->op },
+    };
+
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (fields[i].a != fields[i].b) {
+            *a = fields[i].a;
+            *b = fields[i].b;
+            return fields[i].name;
+        }
+    }
+    return NULL;
+}
+
+/* Has everybody opened everybody's receive buffer? */
+static bool all_opened(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
+{
+    for (int owner = 0; owner < n; owner++) {
+        for (int user = 0; user < n; user++) {
+            if (user != owner &&
+                !shunt_peer_opened(select->arena, select->slots[user], select->slots[owner], posts[owner]->recv.reg))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
+{
+    const struct shunt_select *select = context;
+    uint64_t bytes = posts[0]->count * shunt_type_size(posts[0]->type);
+    int wanted = shunt_select_wanted(posts[0]->coll, bytes);
+    uint32_t max_blocks = SHUNT_PLAN_BLOCKS;
+
+    for (int i = 0; i < n; i++) {
+        unsigned long long a, b;
+        if (shunt_posts_differ(posts[0], posts[i], &a, &b) != NULL) {
+            verdict->reason = SHUNT_REASON_MISMATCH;
+            return false;
+        }
+        max_blocks = posts[i]->max_blocks < max_blocks ? posts[i]->max_blocks : max_blocks;
+    }
+    if (wanted == SHUNT_ALGO_STAGED) {
+        verdict->reason = SHUNT_REASON_SETTING;
+        return false;
+    }
+    shunt_select_shape(n, bytes, wanted, all_opened(select, posts, n), select->layout, max_blocks, verdict);
+    return true;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Selection: a pure function of the posts, what the peers have opened, the layout of scratch, and the settings. */
+#ifndef SHUNT_COLL_SELECT_H
+#define SHUNT_COLL_SELECT_H
+
+#include <stdbool.h>
+
+#include "base/board.h"
+#include "coll/algo.h"
+#include "coll/task.h"
+#include "cuda/peer.h"
+
+#define SHUNT_ALGO_AUTO   (-1)
+#define SHUNT_ALGO_STAGED (-2)
+
+/* Chunks of a scratch ring per block. */
+#define SHUNT_RING_DEPTH 4
+
+/* A setting like oneshot:0-256k,twoshot:256k- as ranges; the first that holds a size wins, else auto. */
+#define SHUNT_RANGES 16
+
+struct shunt_range {
+    uint64_t from, to; /* to is the first size that is not meant */
+    int algo;          /* enum shunt_algo_id, SHUNT_ALGO_AUTO or SHUNT_ALGO_STAGED */
+};
+struct shunt_ranges {
+    unsigned n;
+    struct shunt_range range[SHUNT_RANGES];
+};
+
+/* Parse such a setting for one collective. False: not understood, *ranges is empty. */
+bool shunt_ranges_parse(unsigned coll, const char *text, struct shunt_ranges *ranges);
+int shunt_ranges_find(const struct shunt_ranges *ranges, uint64_t bytes);
+
+/* What the user's setting says for this collective and size: an algorithm, SHUNT_ALGO_AUTO or SHUNT_ALGO_STAGED. */
+int shunt_select_wanted(unsigned coll, uint64_t bytes);
+
+/* What selection may look at besides the posts. */
+struct shunt_select {
+    struct shunt_arena *arena;
+    const int *slots; /* arena slot of each rank */
+    const struct shunt_layout *layout;
+};
+
+/* The decider's function for the board; context is struct shunt_select. */
+bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict);
+
+/* The part of it that needs no peers: algorithm, protocol, grid and chunks for n ranks and this many bytes. */
+void shunt_select_shape(int n, uint64_t bytes, int wanted, bool zero_copy, const struct shunt_layout *layout,
+                        uint32_t max_blocks, struct shunt_verdict *verdict);
+
+/* From this size on a registered receive buffer pays. */
+uint64_t shunt_select_zero_copy_bytes(void);
+
+/* In which field two posts contradict each other ("count"), or NULL; *a and *b are their values. */
+const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,
+                               unsigned long long *b);
+
+#endif

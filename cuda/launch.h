@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Kernels: loading, launching an operation, looking whether it is done. */
+#ifndef SHUNT_CUDA_LAUNCH_H
+#define SHUNT_CUDA_LAUNCH_H
+
+#include "cuda/peer.h"
+
+#define SHUNT_DONE_WORDS 64 /* operations of a process that may be in flight at a time */
+#define SHUNT_THREADS    512
+
+/* One operation, as the launcher needs it. Filled by coll, owned by it until the operation is done. */
+struct shunt_launch {
+    const struct shunt_plan *plan;
+    enum shunt_type type;
+    enum shunt_op op;
+    const void *in;
+    void *out;
+    const int *slots;               /* arena slot of each rank */
+    const struct shunt_post *const *posts; /* of each rank */
+    uint64_t ticket;
+    uint32_t launches;              /* how often it has been launched */
+    uint32_t turns;                 /* LL: bit q: the parity used with rank q */
+    uint32_t grid;                  /* blocks of the last launch */
+    uint32_t word;                  /* its done word */
+};
+
+/* Load every kernel of this pair of arguments into the GPU's context and find the grid that is resident at once. */
+enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks);
+void shunt_kernels_unload(void);
+
+/*
+ * Launch (or launch again). The caller holds the process's launch lock and launches in ticket order, the next only
+ * when the one before is done.
+ */
+enum shunt_status shunt_launch_start(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch);
+
+/* 0 while running, else SHUNT_DONE_OK, _AGAIN or _ABORTED. */
+unsigned shunt_launch_done(struct shunt_device *device, const struct shunt_launch *launch);
+
+/* End every wait of the running kernel (a peer is proven dead), or allow waits again. */
+void shunt_launch_abort(struct shunt_device *device, bool abort);
+
+/* Has the driver reported a fault of our stream? For waits that last long. */
+enum shunt_status shunt_launch_check(struct shunt_device *device);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What memory is this? Stack and heap by their bounds, everything else by one query of the driver. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cuda/driver.h"
+#include "cuda/gpu.h"
+
+/* The calling thread's stack, looked up once per thread. */
+static bool on_stack(uintptr_t p)
+{
+    static __thread uintptr_t low, high;
+
+    if (high == 0) {
+        pthread_attr_t attributes;
+        void *base = NULL;
+        size_t size = 0;
+
+        high = 1; /* once, also when it fails */
+        if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+            if (pthread_attr_getstack(&attributes, &base, &size) == 0) {
+                low = (uintptr_t)base;
+                high = low + size;
+            }
+            pthread_attr_destroy(&attributes);
+        }
+    }
+    return p >= low && p < high;
+}
+
+/* Where the brk heap begins: field 47 of /proc/self/stat, counted from 3 behind the command's closing parenthesis. */
+static uintptr_t read_heap_start(void)
+{
+    char line[1024];
+    FILE *file = fopen("/proc/self/stat", "re");
+
+    if (file == NULL)
+        return UINTPTR_MAX;
+    size_t got = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[got] = 0;
+    char *at = strrchr(line, ')');
+    for (int field = 2; field < 47 && at != NULL; field++)
+        at = strchr(at + 1, ' ');
+    uintptr_t start = at != NULL ? strtoull(at, NULL, 10) : 0;
+    return start != 0 ? start : UINTPTR_MAX;
+}
+
+static bool on_heap(uintptr_t p)
+{
+    static uintptr_t start; /* written more than once by racing threads, with the same value */
+
+    if (__atomic_load_n(&start, __ATOMIC_RELAXED) == 0) {
+        int keep = errno;
+        __atomic_store_n(&start, read_heap_start(), __ATOMIC_RELAXED);
+        errno = keep;
+    }
+    return p >= __atomic_load_n(&start, __ATOMIC_RELAXED) && p < (uintptr_t)sbrk(0);
+}
+
+void shunt_gpu_classify(const void *p, struct shunt_mem *mem)
+{
+    CUpointer_attribute wanted[4] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                      CU_POINTER_ATTRIBUTE_BUFFER_ID, CU_POINTER_ATTRIBUTE_IS_MANAGED };
+    unsigned type = 0, managed = 0;
+    unsigned long long id = 0;
+    int ordinal = -1;
+    void *values[4] = { &type, &ordinal, &id, &managed };
+
+    *mem = (struct shunt_mem){ .kind = SHUNT_MEM_HOST, .device = -1 };
+    if (!shunt_gpu_in_use() || on_stack((uintptr_t)p) || on_heap((uintptr_t)p))
+        return;
+    if (shunt_driver.cuPointerGetAttributes(4, wanted, values, (CUdeviceptr)p) != CUDA_SUCCESS)
+        return;
+    if (managed)
+        mem->kind = SHUNT_MEM_MANAGED;
+    else if (type == CU_MEMORYTYPE_DEVICE)
+        mem->kind = SHUNT_MEM_DEVICE;
+    else
+        return;
+    mem->device = ordinal;
+    mem->id = id;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* This process's GPU as its peers use it, and theirs as this one uses them; see peer.h. */
+#include "cuda/peer.h"
+
+#include <string.h>
+
+#include "base/conf.h"
+#include "cuda/launch.h"
+
+static struct {
+    pthread_mutex_t lock;
+    enum { UNTRIED, READY, FAILED } state;
+    enum shunt_reason reason;
+    struct shunt_device device;
+    struct shunt_peer peers[SHUNT_ARENA_PROCS];
+} self = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static uint64_t ll_bytes_for(uint32_t channels)
+{
+    return channels <= 2 ? 1 << 20 : channels <= 4 ? 1 << 19 : channels <= 8 ? 1 << 18 : 1 << 17;
+}
+
+/* Everything follows from the number of local ranks and one setting, which peers compare. */
+static struct shunt_layout layout_make(int local_size)
+{
+    struct shunt_layout layout = { .channels = local_size < SHUNT_KRANKS ? (uint32_t)local_size : SHUNT_KRANKS };
+    uint64_t budget = shunt_conf->scratch_size, pairs = layout.channels * 2ull;
+
+    layout.ll_bytes = ll_bytes_for(layout.channels);
+    layout.rings = SHUNT_SCRATCH_DATA + pairs * layout.ll_bytes;
+    if (budget > layout.rings)
+        layout.ring_bytes = (budget - layout.rings) / (layout.channels * SHUNT_PLAN_AREAS) / 65536 * 65536;
+    layout.total = layout.rings + layout.channels * SHUNT_PLAN_AREAS * layout.ring_bytes;
+    return layout;
+}
+
+static enum shunt_status allocate(struct shunt_device *device)
+{
+    CUdeviceptr scratch = 0, shared = 0;
+    void *pinned = NULL;
+    size_t words = SHUNT_DONE_WORDS * sizeof(uint64_t);
+    enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&scratch, device->layout.total));
+
+    if (status != SHUNT_OK)
+        return status;
+    device->scratch = (char *)scratch;
+    status = SHUNT_CUDA(cuMemAlloc_v2(&shared, sizeof(struct shunt_kshared)));
+    if (status != SHUNT_OK)
+        goto free_scratch;
+    device->shared = (struct shunt_kshared *)shared;
+    status = SHUNT_CUDA(cuMemHostAlloc(&pinned, words + 128, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    if (status != SHUNT_OK)
+        goto free_shared;
+    memset(pinned, 0, words + 128);
+    device->done = pinned;
+    device->abort = (uint32_t *)((char *)pinned + words);
+    status = SHUNT_CUDA(cuMemsetD8Async(scratch, 0, device->layout.total, device->gpu->stream));
+    if (status == SHUNT_OK)
+        status = SHUNT_CUDA(cuMemsetD8Async(shared, 0, sizeof(struct shunt_kshared), device->gpu->stream));
+    if (status == SHUNT_OK)
+        status = SHUNT_CUDA(cuStreamSynchronize(device->gpu->stream));
+    if (status == SHUNT_OK)
+        return SHUNT_OK;
+    shunt_driver.cuMemFreeHost(pinned);
+free_shared:
+    shunt_driver.cuMemFree_v2(shared);
+free_scratch:
+    shunt_driver.cuMemFree_v2(scratch);
+    return status;
+}
+
+static void describe_gpu(struct shunt_device *device, struct shunt_card *card)
+{
+    CUdevice handle;
+    CUuuid uuid;
+    size_t memory = 0;
+
+    memset(&uuid, 0, sizeof uuid);
+    if (SHUNT_CUDA(cuDeviceGet(&handle, device->gpu->ordinal)) == SHUNT_OK) {
+        SHUNT_CUDA(cuDeviceGetUuid_v2(&uuid, handle));
+        SHUNT_CUDA(cuDeviceTotalMem_v2(&memory, handle));
+    }
+    memcpy(card->uuid, &uuid, sizeof card->uuid);
+    shunt_registry_limit(memory / 8);
+}
+
+/* Inside the context: kernels, scratch, and the handle that peers open it with. */
+static enum shunt_reason set_up_inside(struct shunt_device *device, struct shunt_card *card)
+{
+    if (shunt_kernels_load(device->gpu, &device->max_blocks) != SHUNT_OK)
+        return SHUNT_REASON_NO_KERNELS;
+    if (allocate(device) != SHUNT_OK)
+        return SHUNT_REASON_NO_DEVICE_MEMORY;
+    if (SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcGetMemHandle(&card->scratch, (CUdeviceptr)device->scratch)) != SHUNT_OK)
+        return SHUNT_REASON_NO_IPC;
+    describe_gpu(device, card);
+    return SHUNT_REASON_NONE;
+}
+
+static enum shunt_reason set_up(struct shunt_arena *arena, struct shunt_gpu *gpu, struct shunt_card *card)
+{
+    struct shunt_device *device = &self.device;
+    struct shunt_gpu_scope scope;
+    int channel = shunt_arena_set_device_used(arena);
+
+    if (shunt_conf->p2p_disable)
+        return SHUNT_REASON_NO_P2P;
+    device->gpu = gpu;
+    device->context = gpu->id;
+    device->layout = layout_make(shunt_arena_local_size(arena));
+    if (channel < 0 || channel >= (int)device->layout.channels)
+        return SHUNT_REASON_TOO_MANY_GPUS;
+    device->channel = (uint32_t)channel;
+    if (device->layout.ring_bytes == 0)
+        return SHUNT_REASON_NO_DEVICE_MEMORY;
+    if (shunt_gpu_enter(gpu, &scope) != SHUNT_OK)
+        return SHUNT_REASON_CONTEXT;
+    enum shunt_reason reason = set_up_inside(device, card);
+    shunt_gpu_leave(&scope);
+    return reason;
+}
+
+static void publish(struct shunt_card *card)
+{
+    card->channel = self.device.channel;
+    card->max_blocks = self.device.max_blocks;
+    card->total = self.device.layout.total;
+    card->reason = self.reason;
+    /* Release: who sees the state sees the fields above. */
+    atomic_store_explicit(&card->state, self.state == READY ? SHUNT_CARD_OPEN : SHUNT_CARD_REFUSED,
+                          memory_order_release);
+    if (self.state == FAILED)
+        shunt_warn_once(self.reason, "GPU %d is used only through host memory",
+                        self.device.gpu != NULL ? self.device.gpu->ordinal : -1);
+}
+
+struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, enum shunt_reason *reason)
+{
+    bool foreign;
+    struct shunt_gpu *gpu = shunt_gpu_of(buffer, &foreign);
+
+    *reason = SHUNT_REASON_CONTEXT;
+    if (gpu == NULL || foreign)
+        return NULL;
+    pthread_mutex_lock(&self.lock);
+    if (self.state == UNTRIED) {
+        struct shunt_card *card = shunt_card(arena, shunt_arena_self(arena));
+        self.reason = set_up(arena, gpu, card);
+        self.state = self.reason == SHUNT_REASON_NONE ? READY : FAILED;
+        publish(card);
+    }
+    pthread_mutex_unlock(&self.lock);
+    if (self.state == READY && self.device.gpu == gpu && self.device.context == gpu->id)
+        return &self.device;
+    if (self.state == FAILED)
+        *reason = self.reason;
+    return NULL;
+}
+
+static enum shunt_reason refusal_of(CUresult result)
+{
+    return result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED || result == CUDA_ERROR_TOO_MANY_PEERS ? SHUNT_REASON_NO_P2P :
+                                                                                                 SHUNT_REASON_NO_IPC;
+}
+
+static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer)
+{
+    CUdeviceptr scratch = 0;
+
+    if (memcmp(mine->uuid, theirs->uuid, sizeof mine->uuid) == 0)
+        return SHUNT_REASON_SHARED_GPU;
+    if (mine->total != theirs->total) {
+        shunt_warn("cuda", "SHUNT_SCRATCH_SIZE differs between the ranks");
+        return SHUNT_REASON_PEER_VETO;
+    }
+    CUresult result =
+        shunt_driver.cuIpcOpenMemHandle_v2(&scratch, theirs->scratch, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result != CUDA_SUCCESS) {
+        shunt_warn_once(refusal_of(result), "opening a peer's scratch memory: %s", shunt_cuda_text(result));
+        return refusal_of(result);
+    }
+    peer->scratch = (char *)scratch;
+    peer->channel = theirs->channel;
+    return SHUNT_REASON_NONE;
+}
+
+/* With the lock held: a peer that has published since the last look. */
+static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
+{
+    int me = shunt_arena_self(arena);
+    struct shunt_card *mine = shunt_card(arena, me), *theirs = shunt_card(arena, slot);
+    uint32_t state = atomic_load_explicit(&theirs->state, memory_order_acquire);
+    struct shunt_gpu_scope scope;
+
+    if (state == SHUNT_CARD_NONE)
+        return;
+    if (state == SHUNT_CARD_REFUSED) {
+        peer->reason = theirs->reason;
+    } else if (slot == me) {
+        peer->scratch = self.device.scratch;
+        peer->channel = self.device.channel;
+        peer->reason = SHUNT_REASON_NONE;
+    } else if (shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
+        peer->reason = open_scratch(mine, theirs, peer);
+        shunt_gpu_leave(&scope);
+    } else {
+        peer->reason = SHUNT_REASON_CONTEXT;
+    }
+    peer->state = peer->reason == SHUNT_REASON_NONE ? SHUNT_PEER_OPEN : SHUNT_PEER_REFUSED;
+}
+
+static void follow(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
+{
+    struct shunt_card *mine = shunt_card(arena, shunt_arena_self(arena)), *theirs = shunt_card(arena, slot);
+    struct shunt_gpu_scope scope;
+
+    if (atomic_load_explicit(&theirs->version, memory_order_relaxed) == peer->version || theirs == mine)
+        return;
+    if (shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
+        shunt_registry_follow(mine, theirs, peer);
+        shunt_gpu_leave(&scope);
+    }
+}
+
+enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum shunt_reason *reason)
+{
+    struct shunt_peer *peer = &self.peers[slot];
+
+    pthread_mutex_lock(&self.lock);
+    if (peer->state == SHUNT_PEER_MISSING)
+        meet(arena, slot, peer);
+    if (peer->state == SHUNT_PEER_OPEN)
+        follow(arena, slot, peer);
+    enum shunt_peer_state state = peer->state;
+    *reason = peer->reason;
+    pthread_mutex_unlock(&self.lock);
+    return state;
+}
+
+uint32_t shunt_peer_channel(struct shunt_arena *arena, int slot)
+{
+    (void)arena;
+    return self.peers[slot].channel;
+}
+
+char *shunt_peer_scratch(struct shunt_arena *arena, int slot)
+{
+    (void)arena;
+    return self.peers[slot].scratch;
+}
+
+char *shunt_peer_block(struct shunt_arena *arena, int slot, uint32_t registration)
+{
+    (void)arena;
+    return self.peers[slot].blocks[registration];
+}
+
+bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration)
+{
+    uint32_t channel = shunt_card(arena, owner)->channel;
+    uint64_t opened = atomic_load_explicit(&shunt_card(arena, user)->opened[channel], memory_order_acquire);
+
+    return registration != 0 && registration <= SHUNT_REGISTRATIONS && (opened >> registration & 1);
+}
+
+uint32_t shunt_peer_ll_turn(struct shunt_arena *arena, int slot)
+{
+    (void)arena;
+    return self.peers[slot].ll_turn++ & 1;
+}
+
+void shunt_peers_tidy(struct shunt_arena *arena)
+{
+    struct shunt_card *mine = shunt_card(arena, shunt_arena_self(arena));
+    int n = shunt_arena_local_size(arena);
+
+    pthread_mutex_lock(&self.lock);
+    for (int slot = 0; slot < n; slot++) {
+        struct shunt_gpu_scope scope;
+        if (!self.peers[slot].dead_blocks || shunt_gpu_enter(self.device.gpu, &scope) != SHUNT_OK)
+            continue;
+        shunt_registry_tidy(mine, shunt_card(arena, slot), &self.peers[slot]);
+        shunt_gpu_leave(&scope);
+    }
+    pthread_mutex_unlock(&self.lock);
+}
+
+static void close_peer(struct shunt_peer *peer)
+{
+    for (uint32_t r = 1; r <= SHUNT_REGISTRATIONS; r++) {
+        if (peer->blocks[r] != NULL)
+            shunt_driver.cuIpcCloseMemHandle((CUdeviceptr)peer->blocks[r]);
+    }
+    if (peer->state == SHUNT_PEER_OPEN && peer->scratch != self.device.scratch)
+        shunt_driver.cuIpcCloseMemHandle((CUdeviceptr)peer->scratch);
+    memset(peer, 0, sizeof *peer);
+}
+
+void shunt_peers_close(void)
+{
+    struct shunt_gpu_scope scope;
+
+    pthread_mutex_lock(&self.lock);
+    /* Quietly: the application may have reset the device. */
+    if (self.state == READY && self.device.gpu->id == self.device.context && shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
+        for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++)
+            close_peer(&self.peers[slot]);
+        shunt_kernels_unload();
+        shunt_driver.cuMemFreeHost(self.device.done);
+        shunt_driver.cuMemFree_v2((CUdeviceptr)self.device.shared);
+        shunt_driver.cuMemFree_v2((CUdeviceptr)self.device.scratch);
+        shunt_gpu_leave(&scope);
+    }
+    self.state = FAILED;
+    self.reason = SHUNT_REASON_FINALIZED;
+    pthread_mutex_unlock(&self.lock);
+}
+
+void shunt_gpu_finish(void)
+{
+    if (!shunt_gpu_in_use())
+        return;
+    shunt_peers_close();
+    shunt_gpus_close();
+}

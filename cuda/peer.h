@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * This process's own GPU as its peers use it, and the peers' GPUs as this one uses them: scratch memory, registrations
+ * of user buffers, both published on the process's card in the arena and opened by CUDA IPC.
+ *
+ * A process has one such GPU: the one its first device buffer lies on. All set-up (context, kernels, scratch, card) is
+ * done by shunt_device_open before the process first arrives on a board; opening a peer's scratch is done before
+ * arriving too. So nothing that can fail is left for the time after the decision.
+ */
+#ifndef SHUNT_CUDA_PEER_H
+#define SHUNT_CUDA_PEER_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "base/board.h"
+#include "cuda/context.h"
+#include "cuda/gpu.h"
+#include "cuda/kargs.h"
+#include "cuda/types.h"
+
+#define SHUNT_REGISTRATIONS 40 /* blocks of user memory that a process has exported at a time */
+
+/* Where things lie in scratch; equal on all processes, because it follows from what they all know. */
+struct shunt_layout {
+    uint64_t ll_bytes;   /* of one channel and parity */
+    uint64_t rings;      /* offset of the rings */
+    uint64_t ring_bytes; /* of one channel and area */
+    uint64_t total;
+    uint32_t channels;
+};
+
+struct shunt_device {
+    struct shunt_gpu *gpu;
+    unsigned long long context; /* gpu->id at set-up */
+    struct shunt_layout layout;
+    uint32_t channel;
+    uint16_t max_blocks;   /* largest grid of our kernels that is resident at once, at 512 threads */
+    char *scratch;         /* device pointer */
+    struct shunt_kshared *shared; /* device pointer */
+    uint64_t *done;        /* pinned: SHUNT_DONE_WORDS words, one per operation in flight */
+    uint32_t *abort;       /* pinned */
+    uint64_t verdict;      /* what shared->verdict holds */
+};
+
+/*
+ * The device path of this process, set up on first use for the GPU where `buffer` lies. NULL: there is none for this
+ * buffer, *reason says why (and *detail is logged). The answer for a GPU that failed once is remembered.
+ */
+struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, enum shunt_reason *reason);
+
+enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED };
+
+/*
+ * The scratch of the process in `slot`: not published yet, open, or not to be had (*reason). Opens it on first use
+ * (20 ms) and from then on keeps up with its registrations.
+ */
+enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum shunt_reason *reason);
+
+/* The channel of an open peer, its scratch as mapped here, and a registered block of it (NULL: not open). */
+uint32_t shunt_peer_channel(struct shunt_arena *arena, int slot);
+char *shunt_peer_scratch(struct shunt_arena *arena, int slot);
+char *shunt_peer_block(struct shunt_arena *arena, int slot, uint32_t registration);
+
+/* Decider's question: has the process in slot `user` opened registration `registration` of the one in `owner`? */
+bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration);
+
+/*
+ * Where `p` is, for the post. A large buffer that comes again is registered on its second use; until then, and for
+ * memory that cannot be exported, place->reg is 0. `large`: this operation would profit.
+ */
+void shunt_place_of(struct shunt_arena *arena, const void *p, const struct shunt_mem *mem, bool large,
+                    struct shunt_place *place);
+
+/* Our own LL parity with a peer: toggles with each LL operation that both take part in. */
+uint32_t shunt_peer_ll_turn(struct shunt_arena *arena, int slot);
+
+/* Close what peers have declared dead. Only while no operation of this process has arrived or runs. */
+void shunt_peers_tidy(struct shunt_arena *arena);
+
+/* At Finalize: close what is open, give back scratch. */
+void shunt_peers_close(void);
+
+/* ---- between peer.c and registry.c ---- */
+
+enum { SHUNT_REG_FREE, SHUNT_REG_LIVE, SHUNT_REG_DEAD };
+
+/* One exported block of user memory on a card. Written by the owner; LIVE is stored last, with release. */
+struct shunt_registration {
+    _Atomic uint32_t state;
+    CUipcMemHandle handle;
+    uint64_t base, size, id;
+};
+
+enum { SHUNT_CARD_NONE, SHUNT_CARD_OPEN, SHUNT_CARD_REFUSED };
+
+/* What a process publishes of itself (shunt_arena_card). `state` is stored last, with release. */
+struct shunt_card {
+    _Atomic uint32_t state;
+    uint32_t channel;
+    uint32_t reason; /* of REFUSED */
+    uint32_t max_blocks;
+    unsigned char uuid[16];
+    uint64_t total; /* bytes of scratch: peers whose settings differ do not understand each other */
+    _Atomic uint32_t version; /* grows with every change of a registration */
+    CUipcMemHandle scratch;
+    _Atomic uint64_t opened[SHUNT_KRANKS]; /* [owner's channel]: bit r: I have opened its registration r */
+    struct shunt_registration registrations[SHUNT_REGISTRATIONS + 1]; /* [0] is never used: 0 means none */
+};
+_Static_assert(sizeof(struct shunt_card) <= SHUNT_CARD_BYTES, "a card must fit in its page of the arena");
+
+static inline struct shunt_card *shunt_card(struct shunt_arena *arena, int slot)
+{
+    return shunt_arena_card(arena, slot);
+}
+
+/* This process's view of a peer. */
+struct shunt_peer {
+    enum shunt_peer_state state;
+    enum shunt_reason reason;
+    uint32_t channel;
+    uint32_t version; /* of the peer's card when last followed */
+    uint32_t ll_turn;
+    bool dead_blocks; /* some opened block has been declared dead */
+    char *scratch;
+    char *blocks[SHUNT_REGISTRATIONS + 1]; /* NULL: not open */
+    uint64_t sizes[SHUNT_REGISTRATIONS + 1];
+};
+
+/* Open what a peer has newly registered; close what it has declared dead. Called inside the device's context. */
+void shunt_registry_follow(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer);
+void shunt_registry_tidy(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer);
+/* Peers may map at most this many bytes of ours, and we of theirs. */
+void shunt_registry_limit(uint64_t bytes);
+
+#endif
