@@ -84,13 +84,21 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
     return status;
 }
 
+static void kernel_close(struct kernel *kernel)
+{
+    if (kernel->exec != NULL)
+        shunt_driver.cuGraphExecDestroy(kernel->exec);
+    if (kernel->graph != NULL)
+        shunt_driver.cuGraphDestroy(kernel->graph);
+}
+
 void shunt_kernels_unload(void)
 {
-    for (struct kernel *k = &loaded.kernels[0][0][0]; k < &loaded.kernels[SHAPES][0][0]; k++) {
-        if (k->exec != NULL)
-            shunt_driver.cuGraphExecDestroy(k->exec);
-        if (k->graph != NULL)
-            shunt_driver.cuGraphDestroy(k->graph);
+    for (int shape = 0; shape < SHAPES; shape++) {
+        for (int type = 0; type < SHUNT_NTYPES; type++) {
+            for (int op = 0; op < SHUNT_NOPS; op++)
+                kernel_close(&loaded.kernels[shape][type][op]);
+        }
     }
     if (loaded.module != NULL)
         shunt_driver.cuModuleUnload(loaded.module);
