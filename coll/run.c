@@ -135,8 +135,10 @@ static void launch(struct shunt_arena *arena, struct shunt_device *device, struc
 
     op->state = LAUNCHED;
     process.running = op;
-    if (status != SHUNT_OK)
+    if (status != SHUNT_OK) {
+        shunt_peer_fail(arena, op->launch.ticket);
         finish(op, SHUNT_DONE_ABORTED, status);
+    }
 }
 
 /* Look at the running kernel, launch what comes next. Any thread that waits does it for all. */
@@ -213,10 +215,10 @@ static enum shunt_reason buffers_reason(const struct shunt_task *task)
 static struct shunt_device *open_device(struct shunt_arena *arena, const struct shunt_task *task,
                                         enum shunt_reason *reason)
 {
-    struct shunt_device *device = shunt_device_open(arena, task->recv, reason);
+    struct shunt_device *device = shunt_device_open(arena, task->recv, &task->recv_mem, reason);
 
     if (device != NULL && task->send != task->recv)
-        device = shunt_device_open(arena, task->send, reason);
+        device = shunt_device_open(arena, task->send, &task->send_mem, reason);
     return device;
 }
 
@@ -292,16 +294,20 @@ static void say_mismatch(const struct op *op)
     }
 }
 
-static bool all_alive(const struct waiter *w, const int *slots)
+/* Will every member's kernel still do its part? */
+static bool all_well(const struct waiter *w, const struct op *op, const int *slots)
 {
     for (int q = 0; q < shunt_board_size(w->board); q++) {
-        if (!shunt_arena_alive(w->arena, slots[q]))
+        if (!shunt_arena_alive(w->arena, slots[q]) || shunt_peer_failed(w->arena, slots[q], op->launch.ticket))
             return false;
     }
     return true;
 }
 
-/* Of a kernel that runs long: has a member died, so that it cannot end by itself, or has the GPU failed? */
+/*
+ * Of a kernel that runs long: has a member died or failed, so that it cannot end by itself, or has our GPU? The abort
+ * word ends the kernel, its done word then ends the operation with an error.
+ */
 static void look_at_health(struct waiter *w, struct shunt_device *device, struct op *op, const int *slots)
 {
     double now = seconds();
@@ -313,11 +319,13 @@ static void look_at_health(struct waiter *w, struct shunt_device *device, struct
     w->looked = now;
     pthread_mutex_lock(&process.lock);
     if (process.running == op) {
-        if (!all_alive(w, slots))
+        if (!all_well(w, op, slots))
             shunt_launch_abort(device, true);
         enum shunt_status status = shunt_launch_check(device);
-        if (status != SHUNT_OK)
+        if (status != SHUNT_OK) {
+            shunt_peer_fail(w->arena, op->launch.ticket);
             finish(op, SHUNT_DONE_ABORTED, status);
+        }
     }
     pthread_mutex_unlock(&process.lock);
 }

@@ -134,11 +134,30 @@ static void publish(struct shunt_card *card)
                         self.device.gpu != NULL ? self.device.gpu->ordinal : -1);
 }
 
-struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, enum shunt_reason *reason)
+/* Allocations that have been found usable on the device, by BUFFER_ID: a hit saves the driver's answer. */
+#define KNOWN 64
+static _Atomic uint64_t known[KNOWN];
+
+static struct shunt_device *device_ready(struct shunt_gpu *gpu, uint64_t id, enum shunt_reason *reason)
+{
+    if (self.state == READY && self.device.gpu == gpu && self.device.context == gpu->id) {
+        atomic_store_explicit(&known[id % KNOWN], id, memory_order_relaxed);
+        return &self.device;
+    }
+    if (self.state == FAILED)
+        *reason = self.reason;
+    return NULL;
+}
+
+struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
+                                       enum shunt_reason *reason)
 {
     bool foreign;
-    struct shunt_gpu *gpu = shunt_gpu_of(buffer, &foreign);
 
+    /* Only a set-up that ended well has entered an id; a context that has gone since is noticed at the launch. */
+    if (mem->id != 0 && atomic_load_explicit(&known[mem->id % KNOWN], memory_order_relaxed) == mem->id)
+        return &self.device;
+    struct shunt_gpu *gpu = shunt_gpu_of(buffer, &foreign);
     *reason = SHUNT_REASON_CONTEXT;
     if (gpu == NULL || foreign)
         return NULL;
@@ -149,12 +168,9 @@ struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *bu
         self.state = self.reason == SHUNT_REASON_NONE ? READY : FAILED;
         publish(card);
     }
+    struct shunt_device *device = device_ready(gpu, mem->id, reason);
     pthread_mutex_unlock(&self.lock);
-    if (self.state == READY && self.device.gpu == gpu && self.device.context == gpu->id)
-        return &self.device;
-    if (self.state == FAILED)
-        *reason = self.reason;
-    return NULL;
+    return device;
 }
 
 static enum shunt_reason refusal_of(CUresult result)
@@ -263,6 +279,16 @@ bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t 
     return registration != 0 && registration <= SHUNT_REGISTRATIONS && (opened >> registration & 1);
 }
 
+void shunt_peer_fail(struct shunt_arena *arena, uint64_t ticket)
+{
+    atomic_store_explicit(&shunt_card(arena, shunt_arena_self(arena))->failed, ticket, memory_order_release);
+}
+
+bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket)
+{
+    return atomic_load_explicit(&shunt_card(arena, slot)->failed, memory_order_acquire) == ticket;
+}
+
 uint32_t shunt_peer_ll_turn(struct shunt_arena *arena, int slot)
 {
     (void)arena;
@@ -311,6 +337,8 @@ void shunt_peers_close(void)
         shunt_driver.cuMemFree_v2((CUdeviceptr)self.device.scratch);
         shunt_gpu_leave(&scope);
     }
+    for (int i = 0; i < KNOWN; i++)
+        atomic_store(&known[i], 0);
     self.state = FAILED;
     self.reason = SHUNT_REASON_FINALIZED;
     pthread_mutex_unlock(&self.lock);

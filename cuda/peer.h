@@ -44,10 +44,11 @@ struct shunt_device {
 };
 
 /*
- * The device path of this process, set up on first use for the GPU where `buffer` lies. NULL: there is none for this
- * buffer, *reason says why (and *detail is logged). The answer for a GPU that failed once is remembered.
+ * The device path of this process, set up on first use for the GPU where `buffer` (classified as *mem) lies. NULL: there
+ * is none for this buffer, *reason says why. The answer for a GPU that failed once is remembered.
  */
-struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, enum shunt_reason *reason);
+struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
+                                       enum shunt_reason *reason);
 
 enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED };
 
@@ -71,6 +72,10 @@ bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t 
  */
 void shunt_place_of(struct shunt_arena *arena, const void *p, const struct shunt_mem *mem, bool large,
                     struct shunt_place *place);
+
+/* Say that operation `ticket` has failed here, so that the peers' kernels do not wait for it; ask about a peer. */
+void shunt_peer_fail(struct shunt_arena *arena, uint64_t ticket);
+bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket);
 
 /* Our own LL parity with a peer: toggles with each LL operation that both take part in. */
 uint32_t shunt_peer_ll_turn(struct shunt_arena *arena, int slot);
@@ -103,6 +108,7 @@ struct shunt_card {
     unsigned char uuid[16];
     uint64_t total; /* bytes of scratch: peers whose settings differ do not understand each other */
     _Atomic uint32_t version; /* grows with every change of a registration */
+    _Atomic uint64_t failed;  /* ticket of the last operation that this process could not launch or finish */
     CUipcMemHandle scratch;
     _Atomic uint64_t opened[SHUNT_KRANKS]; /* [owner's channel]: bit r: I have opened its registration r */
     struct shunt_registration registrations[SHUNT_REGISTRATIONS + 1]; /* [0] is never used: 0 means none */
