@@ -309,7 +309,8 @@ static void check_result(const struct test_case *test, const struct place *recv,
     get_image(recv, image);
     at = test_options.ordered ? refer_differs(source->type, count, data, wanted)
                               : refer_differs_roughly(source, first, n, count, data, wanted);
-    if (at >= 0 && !test_options.ordered && expected->host && refer_differs(source->type, count, data, expected->host) < 0)
+    if (at >= 0 && !test_options.ordered && expected->host &&
+        refer_differs(source->type, count, data, expected->host) < 0)
         at = -1;
     if (at >= 0)
         case_fail(test, "element %ld is 0x%s, expected 0x%s", at, refer_show(source->type, data, (size_t)at),
@@ -409,6 +410,20 @@ void case_run(const struct test_case *test)
         check_unchanged(test, "send", &send, send_image);
     free(send_image);
     free(recv_image);
+}
+
+void case_sum(MPI_Comm comm, const char *comm_name, const char *kinds, long count, uint64_t seed)
+{
+    struct test_case test = {
+        .comm_name = comm_name,
+        .comm = comm,
+        .source = {refer_type_find("FLOAT"), REFER_SUM, REFER_EXACT, seed},
+        .count = count,
+    };
+
+    snprintf(test.send, sizeof test.send, "%s", kinds);
+    snprintf(test.recv, sizeof test.recv, "%s", kinds);
+    case_run(&test);
 }
 
 bool case_summary(const char *program)

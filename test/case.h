@@ -51,6 +51,9 @@ int case_host_answer(const struct refer_type *type, enum refer_op_id op);
 /* Run it, by all members of its communicator; what is wrong is printed and counted. */
 void case_run(const struct test_case *test);
 
+/* A sum of `count` floats on `comm` with both buffers of the given kinds: what small programs need. */
+void case_sum(MPI_Comm comm, const char *comm_name, const char *kinds, long count, uint64_t seed);
+
 /* Does this rank's part of the case lie in host memory alone? */
 bool case_on_host(const struct test_case *test);
 

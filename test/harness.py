@@ -73,7 +73,7 @@ class Result:
 
     def ran(self, where, reason=None, local=False):
         """Every call on device memory of a checker is in the statistics, and ran `where`: gpu, staged, any, or the name
-        of an algorithm. local: calls on communicators of one rank are among them. reason: the only one of all staged."""
+        of an algorithm. local: some were on communicators of one rank. reason: the only one of all staged."""
         summary, stats = self.checked(), self.stats
         device = stats.gpu + stats.paths["staged"] + stats.paths["local"]
         assert device == summary["device"], str(self)

@@ -47,7 +47,7 @@ endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
-mpi_test_programs = check_allreduce
+mpi_test_programs = check_allreduce check_errors check_life check_threads check_user
 mpi_test_shared = case comms gpu refer
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h)
 # Products and sums are rounded apart, as the reference wants it

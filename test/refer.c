@@ -420,6 +420,17 @@ long refer_differs(const struct refer_type *type, size_t count, const void *a, c
     return -1;
 }
 
+static bool byte_matters(const struct refer_loops *loops, size_t byte)
+{
+    bool matters = !loops->parts[0].bytes;
+
+    for (int p = 0; p < 2; p++) {
+        size_t first = loops->parts[p].at;
+        matters = matters || (byte >= first && byte < first + loops->parts[p].bytes);
+    }
+    return matters;
+}
+
 uint64_t refer_hash(const struct refer_type *type, size_t count, const void *data)
 {
     const struct refer_loops *loops = type->loops;
@@ -428,10 +439,7 @@ uint64_t refer_hash(const struct refer_type *type, size_t count, const void *dat
     for (size_t i = 0; i < count; i++) {
         const unsigned char *at = (const unsigned char *)data + i * type->size;
         for (size_t byte = 0; byte < type->size; byte++) {
-            bool matters = !loops->parts[0].bytes;
-            for (int p = 0; p < 2; p++)
-                matters = matters || (byte >= loops->parts[p].at && byte < (size_t)loops->parts[p].at + loops->parts[p].bytes);
-            if (matters)
+            if (byte_matters(loops, byte))
                 hash = (hash ^ at[byte]) * 1099511628211u;
         }
     }

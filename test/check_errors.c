@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Erroneous calls on device memory: check_errors wrong: arguments that the host MPI refuses are refused with the same
+ * class, through the error handler of the communicator, once, and later calls still work. check_errors mismatch-count,
+ * mismatch-op, mismatch-type: ranks that do not agree; what then happens is the host MPI's affair.
+ */
+#include <mpi.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/case.h"
+#include "test/gpu.h"
+
+static int rank, size;
+static int handled; /* calls of the handler */
+static MPI_Comm handled_comm;
+static jmp_buf jump;
+static bool jumping;
+
+static void handle(MPI_Comm *comm, int *code, ...)
+{
+    (void)code;
+    handled++;
+    handled_comm = *comm;
+    if (jumping)
+        longjmp(jump, 1);
+}
+
+struct wrong {
+    const char *name;
+    int count;
+    MPI_Datatype type;
+    MPI_Op op;
+    bool same;     /* send and receive buffer are one */
+    bool recv_in_place;
+};
+
+/* The same call on host memory by the host MPI alone, then on device memory: class, handler, buffers. */
+static void compare(const struct wrong *wrong, MPI_Comm comm, struct gpu_block *send, struct gpu_block *recv)
+{
+    static char host_send[4096], host_recv[4096], image[4096];
+    int host_class, class, host_handled, rc;
+    void *to = wrong->same ? host_send : host_recv;
+
+    handled = 0;
+    rc = PMPI_Allreduce(host_send, wrong->recv_in_place ? MPI_IN_PLACE : to, wrong->count, wrong->type, wrong->op,
+                        comm);
+    MPI_Error_class(rc, &host_class);
+    host_handled = handled;
+    if (host_class == MPI_SUCCESS) /* this host MPI does not mind */
+        return;
+    test_tally.cases++;
+    memset(image, 0x5e, sizeof image);
+    gpu_copy(send->base, image, sizeof image);
+    gpu_copy(recv->base, image, sizeof image);
+    to = wrong->same ? send->base : recv->base;
+    handled = 0;
+    rc = MPI_Allreduce(send->base, wrong->recv_in_place ? MPI_IN_PLACE : to, wrong->count, wrong->type, wrong->op,
+                       comm);
+    MPI_Error_class(rc, &class);
+    if (class != host_class || handled != host_handled || (handled && handled_comm != comm)) {
+        printf("FAIL rank %d: %s: class %d, handler called %d times; the host MPI: %d, %d times\n", rank,
+               wrong->name, class, handled, host_class, host_handled);
+        test_tally.failures++;
+    }
+    for (int i = 0; i < 2; i++) {
+        gpu_copy(image, i ? send->base : recv->base, sizeof image);
+        for (size_t byte = 0; byte < sizeof image; byte++)
+            test_tally.failures += image[byte] != 0x5e;
+    }
+}
+
+static void run_wrong(void)
+{
+    MPI_Datatype open_type;
+    MPI_Errhandler handler;
+    struct gpu_block send, recv;
+    MPI_Comm comm;
+    const struct wrong wrongs[] = {
+        {"negative count", -1, MPI_INT, MPI_SUM, false, false},
+        {"no operation", 4, MPI_INT, MPI_OP_NULL, false, false},
+        {"no type", 4, MPI_DATATYPE_NULL, MPI_SUM, false, false},
+        {"bits of a float", 4, MPI_FLOAT, MPI_BAND, false, false},
+        {"order of complex", 4, MPI_C_DOUBLE_COMPLEX, MPI_MAX, false, false},
+        {"sum of bytes", 4, MPI_BYTE, MPI_SUM, false, false},
+        {"location of an int", 4, MPI_INT, MPI_MINLOC, false, false},
+        {"one buffer twice", 4, MPI_INT, MPI_SUM, true, false},
+        {"receive in place", 4, MPI_INT, MPI_SUM, false, true},
+        {"sum of a derived type", 4, MPI_DATATYPE_NULL, MPI_SUM, false, false},
+    };
+    int n = sizeof wrongs / sizeof *wrongs;
+
+    gpu_start(gpu_local_rank());
+    gpu_alloc(&send, 'D', 4096);
+    gpu_alloc(&recv, 'D', 4096);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_create_errhandler(handle, &handler);
+    MPI_Type_contiguous(2, MPI_INT, &open_type);
+    MPI_Type_commit(&open_type);
+    for (int i = 0; i < 2 * n; i++) {
+        struct wrong wrong = wrongs[i % n];
+        MPI_Comm_set_errhandler(comm, i < n ? MPI_ERRORS_RETURN : handler);
+        if (i % n == n - 1)
+            wrong.type = open_type;
+        compare(&wrong, comm, &send, &recv);
+    }
+    jumping = true;
+    if (setjmp(jump) == 0) { /* a handler that does not come back: later calls must still be seen as the program's */
+        MPI_Allreduce(send.base, recv.base, -1, MPI_INT, MPI_SUM, comm);
+        test_tally.failures++;
+    }
+    jumping = false;
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_ARE_FATAL);
+    for (int i = 0; i < 3; i++)
+        case_sum(comm, "dup", "D", 100, (uint64_t)i);
+    gpu_free(&send);
+    gpu_free(&recv);
+    MPI_Type_free(&open_type);
+    MPI_Errhandler_free(&handler);
+    MPI_Comm_free(&comm);
+}
+
+/* Rank 0 differs from the others, once, between good calls. */
+static void run_mismatch(const char *what)
+{
+    struct gpu_block send, recv;
+    bool odd = rank == 0;
+    MPI_Datatype type = odd && strcmp(what, "mismatch-type") == 0 ? MPI_FLOAT : MPI_INT;
+    MPI_Op op = odd && strcmp(what, "mismatch-op") == 0 ? MPI_MAX : MPI_SUM;
+    int count = odd && strcmp(what, "mismatch-count") == 0 ? 200 : 100, rc;
+
+    gpu_start(gpu_local_rank());
+    gpu_alloc(&send, 'D', 4096);
+    gpu_alloc(&recv, 'D', 4096);
+    case_sum(MPI_COMM_WORLD, "world", "D", 100, 1);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    rc = MPI_Allreduce(send.base, recv.base, count, type, op, MPI_COMM_WORLD);
+    printf("rank %d: %s\n", rank, rc == MPI_SUCCESS ? "completed" : "refused");
+    fflush(stdout);
+    if (rc != MPI_SUCCESS)
+        MPI_Abort(MPI_COMM_WORLD, 9);
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    bool good = true;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (strcmp(mode, "wrong") == 0) {
+        run_wrong();
+        good = case_summary("check_errors");
+    } else {
+        run_mismatch(mode);
+    }
+    case_finish();
+    MPI_Finalize();
+    return good ? 0 : 1;
+}
