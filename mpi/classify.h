@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From the arguments as they came to a task: where the buffers are, and whether kernels could run it. */
+#ifndef SHUNT_MPI_CLASSIFY_H
+#define SHUNT_MPI_CLASSIFY_H
+
+#include "base/reasons.h"
+#include "coll/task.h"
+#include "mpi/call.h"
+
+/* What the two buffers of a reduction are. */
+struct shunt_operands {
+    struct shunt_task task;   /* type and op are set only if reason is NONE; count, buffers and memory always */
+    enum shunt_reason reason; /* why no kernel can run it, as far as this rank sees */
+    bool device;              /* a buffer is memory that the host MPI may not touch */
+};
+
+/*
+ * Look at the buffers of a reduction over all elements (Allreduce). Sentinels, null and buffers of zero bytes are
+ * neutral: they are never followed and never asked about. Of a derived type the first byte that it covers counts.
+ */
+void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operands *operands);
+
+/* Bytes of the call's operand, without the gaps of a derived type: for statistics. */
+uint64_t shunt_classify_bytes(const struct shunt_call *call);
+
+#endif

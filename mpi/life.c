@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Start and end: Init, Finalize, sessions, fork.
+ *
+ * The process registers in the arena before the host's Init and the set is sealed after it, so that all local ranks
+ * that run with shunt are in it. At Finalize everything is given back before the host's function runs. Nothing happens
+ * at exit: a program that never calls MPI_Finalize leaves nothing behind, since the arena's file is unlinked early.
+ */
+#include "mpi/life.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/log.h"
+#include "base/stats.h"
+#include "coll/run.h"
+#include "cuda/gpu.h"
+#include "mpi/comm.h"
+
+enum phase { BEFORE, STARTING, RUNNING, ENDING, OVER };
+
+static struct {
+    enum phase phase;
+    struct shunt_arena *arena;
+    MPI_Group world;
+    atomic_int sessions;
+    atomic_bool forked;
+} life = { .world = MPI_GROUP_NULL };
+
+struct shunt_arena *shunt_life_arena(void)
+{
+    return life.phase == RUNNING ? life.arena : NULL;
+}
+
+MPI_Group shunt_life_world_group(void)
+{
+    return life.world;
+}
+
+bool shunt_life_forked(void)
+{
+    return atomic_load_explicit(&life.forked, memory_order_relaxed);
+}
+
+static void enter_child(void)
+{
+    atomic_store_explicit(&life.forked, true, memory_order_relaxed);
+    shunt_comm_abandon();
+}
+
+static void watch_fork(void)
+{
+    pthread_atfork(NULL, NULL, enter_child);
+}
+
+static void watch_fork_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, watch_fork);
+}
+
+/* ---- MPI_Init, MPI_Finalize ---- */
+
+static bool is_session(const struct shunt_call *call)
+{
+    return call->id == SHUNT_CALL_Session_init || call->id == SHUNT_CALL_Session_finalize;
+}
+
+static void start_world(void)
+{
+    int rank = 0, size = 1;
+
+    shunt_host.Comm_rank(MPI_COMM_WORLD, &rank);
+    shunt_host.Comm_size(MPI_COMM_WORLD, &size);
+    shunt_host.Comm_group(MPI_COMM_WORLD, &life.world);
+    shunt_log_set_rank(rank);
+    if (life.arena) {
+        shunt_arena_set_world(life.arena, rank, size);
+        shunt_arena_seal(life.arena);
+        shunt_stats_attach(life.arena);
+    }
+    life.phase = RUNNING;
+    shunt_select_start();
+    shunt_comm_start();
+    shunt_info("mpi", "rank %d of %d, %s", rank, size, life.arena ? "in the node's arena" : "without an arena");
+}
+
+static void leave_arena(void)
+{
+    shunt_arena_leave(life.arena);
+    life.arena = NULL;
+}
+
+void shunt_hook_init_before(const struct shunt_call *call)
+{
+    int saved = errno;
+
+    if (shunt_life_forked())
+        return;
+    watch_fork_once();
+    if (!is_session(call) && life.phase == BEFORE) {
+        life.phase = STARTING;
+        if (shunt_arena_join(&life.arena) != SHUNT_OK)
+            life.arena = NULL;
+    }
+    errno = saved;
+}
+
+void shunt_hook_init_after(const struct shunt_call *call, int rc)
+{
+    int saved = errno;
+
+    if (shunt_life_forked())
+        return;
+    if (is_session(call)) {
+        if (rc == MPI_SUCCESS)
+            atomic_fetch_add(&life.sessions, 1);
+    } else if (life.phase == STARTING && rc == MPI_SUCCESS) {
+        start_world();
+    } else if (life.phase == STARTING) {
+        leave_arena();
+        life.phase = BEFORE;
+    }
+    errno = saved;
+}
+
+void shunt_hook_final_before(const struct shunt_call *call)
+{
+    int saved = errno;
+
+    if (shunt_life_forked())
+        return;
+    /* With the last session MPI itself goes, and with it our attribute key. */
+    if (is_session(call) && life.phase != RUNNING && atomic_load(&life.sessions) == 1)
+        shunt_comm_stop();
+    if (is_session(call) || life.phase != RUNNING)
+        return;
+    life.phase = ENDING;
+    shunt_stats_finish(life.arena);
+    shunt_stats_attach(NULL);
+    shunt_comm_stop();
+    shunt_gpu_finish();
+    shunt_host.Group_free(&life.world);
+    life.world = MPI_GROUP_NULL;
+    errno = saved;
+}
+
+void shunt_hook_final_after(const struct shunt_call *call, int rc)
+{
+    int saved = errno;
+
+    if (shunt_life_forked())
+        return;
+    if (is_session(call)) {
+        /* The last session of a program that never called MPI_Init: what belongs to no communicator ends here. */
+        if (rc == MPI_SUCCESS && atomic_fetch_sub(&life.sessions, 1) == 1 && life.phase == BEFORE)
+            shunt_stats_finish(NULL);
+    } else if (life.phase == ENDING) {
+        leave_arena();
+        life.phase = OVER;
+    }
+    errno = saved;
+}
