@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Types, classification, staging and the steps of Allreduce: on the real host MPI with one rank, and on a GPU of this
+ * file's own, whose memory faults when the CPU touches it.
+ */
+#include "mpi/classify.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/stats.h"
+#include "coll/run.h"
+#include "mpi/comm.h"
+#include "mpi/life.h"
+#include "mpi/staged.h"
+#include "mpi/types.h"
+
+/* ---- the GPU ---- */
+
+enum { GPU_BYTES = 1 << 20, GUARD = 0xa5 };
+
+static char *device, *shadow; /* the same memory: as the program sees it, and as the GPU does */
+static char *managed;
+static bool in_use, capturing, no_bounce;
+static int queries, copies, bounces;
+
+static bool is_in(const void *p, const char *start)
+{
+    return (const char *)p >= start && (const char *)p < start + GPU_BYTES;
+}
+
+/* What the GPU has at an address of the program's. */
+static void *seen(const void *p)
+{
+    return is_in(p, device) ? shadow + ((const char *)p - device) : (void *)p;
+}
+
+bool shunt_gpu_in_use(void)
+{
+    return in_use;
+}
+
+bool shunt_gpu_capturing(void)
+{
+    return capturing;
+}
+
+void shunt_gpu_classify(const void *p, struct shunt_mem *mem)
+{
+    assert_true((uintptr_t)p > 4096 && p != (void *)-1);
+    queries++;
+    *mem = (struct shunt_mem){ .kind = is_in(p, device)    ? SHUNT_MEM_DEVICE
+                                       : is_in(p, managed) ? SHUNT_MEM_MANAGED
+                                                           : SHUNT_MEM_HOST };
+}
+
+void *shunt_bounce_get(size_t bytes)
+{
+    if (no_bounce)
+        return NULL;
+    bounces++;
+    errno = ENOMEM; /* as a malloc may leave it */
+    return malloc(bytes);
+}
+
+void shunt_bounce_put(void *host, size_t bytes)
+{
+    (void)bytes;
+    bounces--;
+    free(host);
+}
+
+enum shunt_status shunt_stage_out(void *host, const void *from, size_t bytes)
+{
+    assert_true(is_in(from, device) || is_in(from, managed));
+    memcpy(host, seen(from), bytes);
+    copies++;
+    return SHUNT_OK;
+}
+
+enum shunt_status shunt_stage_in(void *to, const void *host, size_t bytes)
+{
+    assert_true(is_in(to, device) || is_in(to, managed));
+    memcpy(seen(to), host, bytes);
+    copies++;
+    return SHUNT_OK;
+}
+
+enum shunt_status shunt_gpu_copy(void *to, const void *from, size_t bytes)
+{
+    memmove(seen(to), seen(from), bytes);
+    return SHUNT_OK;
+}
+
+/* ---- the rest of shunt ---- */
+
+struct shunt_host_table shunt_host;
+struct shunt_map shunt_comms = SHUNT_MAP_INITIALIZER;
+static struct shunt_comm world;
+static int steps, runs, failures;
+static enum shunt_status run_status;
+static unsigned counted_path;
+static enum shunt_reason counted_reason;
+static int counted;
+
+struct shunt_arena *shunt_life_arena(void)
+{
+    return (struct shunt_arena *)&steps;
+}
+
+MPI_Group shunt_life_world_group(void)
+{
+    return MPI_GROUP_EMPTY;
+}
+
+bool shunt_life_forked(void)
+{
+    return false;
+}
+
+int shunt_arena_set_device_used(struct shunt_arena *arena)
+{
+    (void)arena;
+    return 0;
+}
+
+struct shunt_comm *shunt_comm_get(MPI_Comm handle)
+{
+    return shunt_comm_find(handle);
+}
+
+int shunt_comm_fail(MPI_Comm handle)
+{
+    assert_true(handle == MPI_COMM_WORLD);
+    failures++;
+    return MPI_ERR_OTHER;
+}
+
+void shunt_board_pass(struct shunt_board *board)
+{
+    steps += board != NULL;
+}
+
+enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                 const struct shunt_progress *progress, struct shunt_outcome *outcome)
+{
+    (void)arena;
+    assert_int_equal(task->type, SHUNT_TYPE_F32);
+    assert_int_equal(task->op, SHUNT_OP_SUM);
+    progress->poke(progress->context);
+    runs++;
+    steps += board != NULL;
+    outcome->algo = 1;
+    outcome->reason = SHUNT_REASON_PEER_ON_HOST;
+    errno = EIO;
+    return run_status;
+}
+
+void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, uint64_t bytes)
+{
+    (void)bytes;
+    assert_int_equal(coll, SHUNT_COLL_ALLREDUCE);
+    counted_path = path;
+    counted_reason = reason;
+    counted++;
+}
+
+/* ---- helpers ---- */
+
+static int setup(void **state)
+{
+    void *old;
+
+    (void)state;
+    memset(shadow, GUARD, GPU_BYTES);
+    memset(managed, GUARD, GPU_BYTES);
+    in_use = true;
+    capturing = no_bounce = false;
+    queries = copies = steps = runs = failures = counted = 0;
+    run_status = SHUNT_OK;
+    world = (struct shunt_comm){ .handle = MPI_COMM_WORLD, .size = 2, .board = (struct shunt_board *)&world };
+    return shunt_map_put(&shunt_comms, shunt_comm_word(MPI_COMM_WORLD), &world, &old);
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    assert_int_equal(bounces, 0);
+    return 0;
+}
+
+static struct shunt_call make_call(const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op)
+{
+    return (struct shunt_call){ .id = SHUNT_CALL_Allreduce, .sendbuf = send, .recvbuf = recv, .count = count,
+                                .datatype = type, .op = op, .comm = MPI_COMM_WORLD };
+}
+
+static struct shunt_operands classify(const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op)
+{
+    struct shunt_call call = make_call(send, recv, count, type, op);
+    struct shunt_operands operands;
+
+    shunt_classify_reduction(&call, &operands);
+    return operands;
+}
+
+static int stage(const void *send, void *recv, MPI_Count count, MPI_Datatype type, MPI_Op op)
+{
+    struct shunt_call call = make_call(send, recv, count, type, op);
+    struct shunt_operands operands;
+
+    shunt_classify_reduction(&call, &operands);
+    assert_true(operands.device);
+    return shunt_stage_allreduce(&call, &operands);
+}
+
+static void fill(int32_t *at, int n)
+{
+    for (int i = 0; i < n; i++)
+        ((int32_t *)seen(at))[i] = 1000003 * (i + 1);
+}
+
+/* n integers at `at` as fill() writes them, with guards around. */
+static void assert_filled(const int32_t *at, int n)
+{
+    const int32_t *got = seen(at);
+
+    for (int i = 0; i < n; i++)
+        assert_int_equal(got[i], 1000003 * (i + 1));
+    assert_int_equal(((const unsigned char *)got)[-1], GUARD);
+    assert_int_equal(((const unsigned char *)(got + n))[0], GUARD);
+}
+
+static void add_pairs(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    (void)in;
+    (void)inout;
+    (void)n;
+    (void)type;
+}
+
+/* ---- types ---- */
+
+static void assert_type(MPI_Datatype handle, int type, int size)
+{
+    const struct shunt_mpi_type *found = shunt_types_find(handle);
+
+    assert_non_null(found);
+    assert_true(found->handle == handle);
+    assert_int_equal(found->type, type);
+    assert_int_equal(found->size, size);
+    assert_true(type >= 0 || found->ops == 0);
+}
+
+static bool allows(MPI_Datatype type, MPI_Op op)
+{
+    return shunt_types_find(type)->ops & 1u << shunt_types_op(op);
+}
+
+static void test_types(void **state)
+{
+    (void)state;
+    MPI_Datatype copy;
+
+    assert_type(MPI_SIGNED_CHAR, SHUNT_TYPE_I8, 1);
+    assert_type(MPI_UNSIGNED_SHORT, SHUNT_TYPE_U16, 2);
+    assert_type(MPI_INT, SHUNT_TYPE_I32, 4);
+    assert_type(MPI_LONG, sizeof(long) == 8 ? SHUNT_TYPE_I64 : SHUNT_TYPE_I32, sizeof(long));
+    assert_type(MPI_UNSIGNED_LONG_LONG, SHUNT_TYPE_U64, 8);
+    assert_type(MPI_UINT32_T, SHUNT_TYPE_U32, 4);
+    assert_type(MPI_AINT, SHUNT_TYPE_I64, 8);
+    assert_type(MPI_BYTE, SHUNT_TYPE_U8, 1);
+    assert_type(MPI_C_BOOL, SHUNT_TYPE_U8, 1);
+    assert_type(MPI_FLOAT, SHUNT_TYPE_F32, 4);
+    assert_type(MPI_DOUBLE, SHUNT_TYPE_F64, 8);
+    assert_type(MPI_C_FLOAT_COMPLEX, SHUNT_TYPE_C32, 8);
+    assert_type(MPI_C_DOUBLE_COMPLEX, SHUNT_TYPE_C64, 16);
+    assert_type(MPI_CHAR, -1, 1);
+    assert_type(MPI_WCHAR, -1, sizeof(wchar_t));
+    assert_type(MPI_DOUBLE_INT, -1, 12);
+    if (sizeof(long double) == 16)
+        assert_type(MPI_LONG_DOUBLE, -1, 16);
+    PMPI_Type_dup(MPI_INT, &copy);
+    assert_null(shunt_types_find(copy));
+    PMPI_Type_free(&copy);
+}
+
+/* Each row of the table is found under its own handle: none is lost among the others. */
+static void test_all_found(void **state)
+{
+    (void)state;
+    int size;
+
+#define TYPE(handle, class)                                                                        \
+    if (handle != MPI_DATATYPE_NULL && PMPI_Type_size(handle, &size) == MPI_SUCCESS && size > 0) { \
+        assert_non_null(shunt_types_find(handle));                                                 \
+        assert_int_equal(shunt_types_find(handle)->size, size);                                    \
+    }
+#include "mpi/types.def"
+#undef TYPE
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    MPI_Op user;
+
+    assert_true(allows(MPI_INT, MPI_SUM) && allows(MPI_INT, MPI_LXOR) && allows(MPI_INT, MPI_BAND));
+    assert_true(allows(MPI_DOUBLE, MPI_MAX) && allows(MPI_BYTE, MPI_BOR) && allows(MPI_C_BOOL, MPI_LAND));
+    assert_true(allows(MPI_C_DOUBLE_COMPLEX, MPI_PROD));
+    assert_false(allows(MPI_DOUBLE, MPI_BAND) || allows(MPI_DOUBLE, MPI_LAND));
+    assert_false(allows(MPI_C_DOUBLE_COMPLEX, MPI_MAX));
+    assert_false(allows(MPI_BYTE, MPI_SUM) || allows(MPI_CHAR, MPI_SUM) || allows(MPI_C_BOOL, MPI_SUM));
+    assert_false(allows(MPI_AINT, MPI_LAND));
+    assert_int_equal(shunt_types_op(MPI_MINLOC), SHUNT_OP_NO_KERNEL);
+    PMPI_Op_create(add_pairs, 1, &user);
+    assert_int_equal(shunt_types_op(user), SHUNT_OP_OF_USER);
+    assert_int_equal(classify(device, device + 64, 1, MPI_INT, user).reason, SHUNT_REASON_USER_OP);
+    PMPI_Op_free(&user);
+    assert_int_equal(classify(device, device + 64, 1, MPI_BYTE, MPI_SUM).reason, SHUNT_REASON_OP);
+    assert_int_equal(classify(device, device + 64, 1, MPI_LONG_DOUBLE, MPI_SUM).reason, SHUNT_REASON_TYPE);
+    assert_int_equal(classify(device, device + 64, 1, MPI_DOUBLE_INT, MPI_MINLOC).reason, SHUNT_REASON_TYPE);
+}
+
+/* ---- classification ---- */
+
+static void test_neutral(void **state)
+{
+    (void)state;
+    MPI_Datatype empty;
+    int x = 0;
+
+    PMPI_Type_contiguous(0, MPI_INT, &empty);
+    PMPI_Type_commit(&empty);
+    assert_false(classify(device, device, 0, MPI_INT, MPI_SUM).device);
+    assert_false(classify(NULL, NULL, 0, MPI_INT, MPI_SUM).device);
+    assert_false(classify(NULL, NULL, 5, MPI_INT, MPI_SUM).device);
+    assert_false(classify(device, device, -1, MPI_INT, MPI_SUM).device);
+    assert_false(classify(device, device, 5, MPI_DATATYPE_NULL, MPI_SUM).device);
+    assert_false(classify(device, device, 5, empty, MPI_SUM).device);
+    assert_false(classify(&x, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM).device);
+    assert_int_equal(queries, 0);
+    assert_false(classify(MPI_IN_PLACE, &x, 1, MPI_INT, MPI_SUM).device);
+    assert_int_equal(queries, 1);
+    PMPI_Type_free(&empty);
+}
+
+static void test_kinds(void **state)
+{
+    (void)state;
+    int x[2];
+    struct shunt_operands operands = classify(device, device + 64, 2, MPI_INT, MPI_MAX);
+
+    assert_true(operands.device);
+    assert_int_equal(operands.reason, SHUNT_REASON_NONE);
+    assert_int_equal(operands.task.type, SHUNT_TYPE_I32);
+    assert_int_equal(operands.task.op, SHUNT_OP_MAX);
+    assert_int_equal(operands.task.count, 2);
+    assert_ptr_equal(operands.task.recv, device + 64);
+    assert_false(operands.task.neutral || operands.task.in_place);
+
+    operands = classify(MPI_IN_PLACE, device, 2, MPI_INT, MPI_MAX);
+    assert_true(operands.device && operands.task.in_place);
+    assert_ptr_equal(operands.task.send, device);
+    assert_int_equal(operands.task.send_mem.kind, SHUNT_MEM_DEVICE);
+
+    assert_int_equal(classify(x, device, 2, MPI_INT, MPI_MAX).reason, SHUNT_REASON_MIXED_BUFFERS);
+    assert_int_equal(classify(device, x, 2, MPI_INT, MPI_MAX).reason, SHUNT_REASON_MIXED_BUFFERS);
+    operands = classify(device, managed, 2, MPI_INT, MPI_MAX);
+    assert_true(operands.device);
+    assert_int_equal(operands.reason, SHUNT_REASON_NONE);
+    assert_false(classify(x, x + 1, 1, MPI_INT, MPI_MAX).device);
+}
+
+/* A derived type counts from the first byte that it covers, also from MPI_BOTTOM. */
+static void test_derived_kinds(void **state)
+{
+    (void)state;
+    MPI_Datatype absolute, shifted;
+    MPI_Aint address;
+
+    PMPI_Get_address(device + 256, &address);
+    PMPI_Type_create_hindexed(1, &(int){ 4 }, &address, MPI_INT, &absolute);
+    PMPI_Type_create_hindexed(1, &(int){ 1 }, &(MPI_Aint){ 8 }, MPI_INT, &shifted);
+    assert_true(classify(MPI_IN_PLACE, MPI_BOTTOM, 1, absolute, MPI_SUM).device);
+    assert_int_equal(classify(MPI_BOTTOM, MPI_BOTTOM, 1, absolute, MPI_SUM).reason, SHUNT_REASON_DERIVED_TYPE);
+    assert_true(classify(MPI_IN_PLACE, device - 8, 1, shifted, MPI_SUM).device);
+    assert_false(classify(MPI_IN_PLACE, device + GPU_BYTES - 8, 1, shifted, MPI_SUM).device);
+    PMPI_Type_free(&absolute);
+    PMPI_Type_free(&shifted);
+}
+
+/* ---- staging ---- */
+
+static void test_stage(void **state)
+{
+    (void)state;
+    int32_t *send = (int32_t *)(device + 4096), *recv = (int32_t *)(device + 65536 + 4), host[100];
+
+    fill(send, 1000);
+    assert_int_equal(stage(send, recv, 1000, MPI_INT, MPI_SUM), MPI_SUCCESS);
+    assert_filled(recv, 1000);
+    assert_int_equal(copies, 2);
+    assert_int_equal(stage(MPI_IN_PLACE, send, 1000, MPI_INT, MPI_SUM), MPI_SUCCESS);
+    assert_filled(send, 1000);
+    assert_int_equal(stage(send, host, 100, MPI_INT, MPI_SUM), MPI_SUCCESS);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(host[i], 1000003 * (i + 1));
+    assert_int_equal(stage(host, device + 256, 100, MPI_INT, MPI_SUM), MPI_SUCCESS);
+    assert_filled((int32_t *)(device + 256), 100);
+    assert_int_equal(stage(send, managed + 4, 100, MPI_INT, MPI_SUM), MPI_SUCCESS);
+    assert_filled((int32_t *)(managed + 4), 100);
+    assert_int_equal(failures, 0);
+}
+
+static void test_stage_pairs(void **state)
+{
+    (void)state;
+    struct {
+        double value;
+        int where;
+    } *send = (void *)(device + 4096), *recv = (void *)(device + 65536);
+
+    memset(seen(send), 1, 10 * sizeof *send);
+    assert_int_equal(stage(send, recv, 10, MPI_DOUBLE_INT, MPI_MINLOC), MPI_SUCCESS);
+    for (int i = 0; i < 10; i++) {
+        assert_memory_equal(seen(&recv[i].value), seen(&send[i].value), sizeof send->value);
+        assert_memory_equal(seen(&recv[i].where), seen(&send[i].where), sizeof send->where);
+    }
+    assert_int_equal(*(unsigned char *)seen(recv + 10), GUARD);
+    assert_int_equal(copies, 2);
+}
+
+/* What lies in the gaps of a derived type is not written. */
+static void test_stage_gaps(void **state)
+{
+    (void)state;
+    MPI_Datatype vector, type;
+    MPI_Op user;
+    int32_t *send = (int32_t *)(device + 4096), *recv = (int32_t *)(device + 65536);
+    static const bool covered[8] = { true, false, true, false, false, true, false, false };
+
+    /* Integers at 0, 2 and 5 of every 8, with the lower bound before the first byte. */
+    PMPI_Type_create_indexed_block(3, 1, (const int[]){ 0, 2, 5 }, MPI_INT, &vector);
+    PMPI_Type_create_resized(vector, -8, 32, &type);
+    PMPI_Type_commit(&type);
+    PMPI_Op_create(add_pairs, 1, &user);
+    fill(send, 80);
+    assert_int_equal(stage(send, recv, 10, type, user), MPI_SUCCESS);
+    assert_int_equal(failures, 0);
+    const int32_t *got = seen(recv);
+    for (int i = -8; i < 88; i++) {
+        bool value = i >= 0 && i < 80 && covered[i % 8];
+        assert_int_equal(got[i], value ? 1000003 * (i + 1) : (int32_t)0xa5a5a5a5);
+    }
+    assert_int_equal(copies, 1 + 30);
+
+    /* In place nothing changes. */
+    memcpy(seen(recv), seen(send), 320);
+    assert_int_equal(stage(MPI_IN_PLACE, recv, 10, type, user), MPI_SUCCESS);
+    assert_memory_equal(seen(recv), seen(send), 320);
+    PMPI_Op_free(&user);
+    PMPI_Type_free(&type);
+    PMPI_Type_free(&vector);
+}
+
+/* Elements that follow each other without gaps go in one piece; a negative extent goes downwards. */
+static void test_stage_derived(void **state)
+{
+    (void)state;
+    MPI_Datatype pair, down;
+    MPI_Op user;
+    int32_t *send = (int32_t *)(device + 4096), *recv = (int32_t *)(device + 65536);
+
+    PMPI_Type_contiguous(2, MPI_INT, &pair);
+    PMPI_Type_commit(&pair);
+    PMPI_Type_create_resized(pair, 0, -8, &down);
+    PMPI_Type_commit(&down);
+    PMPI_Op_create(add_pairs, 1, &user);
+    fill(send, 20);
+    assert_int_equal(stage(send, recv, 10, pair, user), MPI_SUCCESS);
+    assert_filled(recv, 20);
+    assert_int_equal(copies, 2);
+
+    memset(seen(recv), GUARD, 1000);
+    assert_int_equal(stage(send + 18, recv + 118, 10, down, user), MPI_SUCCESS);
+    assert_memory_equal(seen(recv + 100), seen(send), 80);
+    assert_int_equal(*(unsigned char *)seen(recv + 99), GUARD);
+    assert_int_equal(*(unsigned char *)seen(recv + 120), GUARD);
+    PMPI_Op_free(&user);
+    PMPI_Type_free(&down);
+    PMPI_Type_free(&pair);
+}
+
+/* What the host refuses leaves the buffers alone, and its error is the caller's. */
+static void test_stage_refused(void **state)
+{
+    (void)state;
+    int class = MPI_SUCCESS;
+    double *recv = (double *)(device + 65536);
+
+    int rc = stage(device, recv, 4, MPI_DOUBLE, MPI_BAND);
+    assert_int_not_equal(rc, MPI_SUCCESS);
+    PMPI_Error_class(rc, &class);
+    assert_int_equal(class, MPI_ERR_OP);
+    assert_int_equal(*(unsigned char *)seen(recv), GUARD);
+    assert_int_equal(failures, 0);
+
+    no_bounce = true;
+    assert_int_equal(stage(device, recv, 4, MPI_DOUBLE, MPI_SUM), MPI_ERR_OTHER);
+    assert_int_equal(failures, 1);
+}
+
+/* ---- steps ---- */
+
+static bool take(const void *send, void *recv, MPI_Count count, MPI_Datatype type, int *rc)
+{
+    struct shunt_call call = make_call(send, recv, count, type, MPI_SUM);
+
+    errno = EDOM;
+    bool taken = shunt_hook_take(&call, rc);
+    assert_int_equal(errno, EDOM);
+    return taken;
+}
+
+static void assert_call(bool taken, bool expected, int stepped, unsigned path, enum shunt_reason reason)
+{
+    assert_int_equal(taken, expected);
+    assert_int_equal(steps, stepped);
+    assert_int_equal(counted_path, path);
+    assert_int_equal(counted_reason, reason);
+    assert_int_equal(counted, 1);
+    steps = counted = 0;
+}
+
+/* Exactly one step on the board, whatever becomes of the call. */
+static void test_steps(void **state)
+{
+    (void)state;
+    float x = 1, y;
+    int rc = -1;
+
+    in_use = false;
+    assert_call(take(&x, &y, 1, MPI_FLOAT, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
+    assert_int_equal(queries, 0);
+    in_use = true;
+    assert_call(take(&x, &y, 1, MPI_FLOAT, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
+    assert_call(take(device, device, 0, MPI_FLOAT, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
+    assert_call(take(device, device, -1, MPI_FLOAT, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
+    assert_call(take(&x, &y, 1, MPI_DATATYPE_NULL, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
+    assert_int_equal(rc, -1);
+
+    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_GPU + 1, SHUNT_REASON_NONE);
+    assert_int_equal(rc, MPI_SUCCESS);
+    run_status = SHUNT_PASS;
+    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_STAGED, SHUNT_REASON_PEER_ON_HOST);
+    assert_int_equal(rc, MPI_SUCCESS);
+    assert_call(take(&x, device, 1, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_STAGED, SHUNT_REASON_MIXED_BUFFERS);
+    assert_int_equal(runs, 2);
+    capturing = true;
+    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_STAGED, SHUNT_REASON_CAPTURE);
+    capturing = false;
+    assert_int_equal(runs, 2);
+    assert_int_equal(failures, 0);
+
+    run_status = SHUNT_ERR_CUDA;
+    assert_true(take(device, device + 64, 8, MPI_FLOAT, &rc));
+    assert_int_equal(rc, MPI_ERR_OTHER);
+    assert_int_equal(steps, 1);
+    assert_int_equal(failures, 1);
+}
+
+static void test_no_board(void **state)
+{
+    (void)state;
+    int rc = -1;
+
+    world.board = NULL;
+    world.reason = SHUNT_REASON_NOT_REGISTERED;
+    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 0, SHUNT_PATH_STAGED,
+                SHUNT_REASON_NOT_REGISTERED);
+    world.reason = SHUNT_REASON_NONE;
+    world.size = 1;
+    memset(shadow, 7, 32);
+    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 0, SHUNT_PATH_LOCAL, SHUNT_REASON_NONE);
+    assert_memory_equal(shadow + 64, shadow, 32);
+    assert_int_equal(shadow[96] & 0xff, GUARD);
+    assert_call(take(MPI_IN_PLACE, device + 64, 8, MPI_FLOAT, &rc), true, 0, SHUNT_PATH_LOCAL, SHUNT_REASON_NONE);
+    assert_int_equal(copies, 2);
+
+    /* A communicator that nobody told us about. */
+    shunt_map_remove(&shunt_comms, shunt_comm_word(MPI_COMM_WORLD), NULL);
+    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 0, SHUNT_PATH_STAGED,
+                SHUNT_REASON_NOT_REGISTERED);
+    in_use = false;
+    assert_call(take(&rc, &rc, 1, MPI_FLOAT, &rc), false, 0, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
+    assert_int_equal(runs, 0);
+}
+
+/* A communicator's error handler may jump out of the staged call: its memory comes back with the next one. */
+static jmp_buf out;
+
+static void jump(MPI_Comm *comm, int *rc, ...)
+{
+    (void)comm;
+    (void)rc;
+    longjmp(out, 1);
+}
+
+static void test_jump(void **state)
+{
+    (void)state;
+    MPI_Errhandler handler;
+    int32_t *send = (int32_t *)(device + 4096);
+
+    PMPI_Comm_create_errhandler(jump, &handler);
+    PMPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    if (setjmp(out) == 0) {
+        stage(device, device + 65536, 4, MPI_DOUBLE, MPI_BAND);
+        fail();
+    }
+    PMPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    PMPI_Errhandler_free(&handler);
+    assert_true(bounces > 0);
+    fill(send, 10);
+    assert_int_equal(stage(MPI_IN_PLACE, send, 10, MPI_INT, MPI_SUM), MPI_SUCCESS);
+}
+
+static void map_gpu(void)
+{
+    int fd = memfd_create("gpu", 0);
+
+    assert_int_equal(ftruncate(fd, GPU_BYTES), 0);
+    device = mmap(NULL, GPU_BYTES, PROT_NONE, MAP_SHARED, fd, 0);
+    shadow = mmap(NULL, GPU_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    managed = mmap(NULL, GPU_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(device != MAP_FAILED && shadow != MAP_FAILED && managed != MAP_FAILED);
+    close(fd);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_types, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_all_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pairs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_neutral, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kinds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_derived_kinds, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stage, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stage_pairs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stage_gaps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stage_derived, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stage_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_steps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_board, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_jump, setup, teardown),
+    };
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    shunt_host = (struct shunt_host_table){
+        .Allreduce = PMPI_Allreduce,
+        .Iprobe = PMPI_Iprobe,
+        .Pack = PMPI_Pack,
+        .Pack_size = PMPI_Pack_size,
+        .Type_get_extent_x = PMPI_Type_get_extent_x,
+        .Type_get_true_extent_x = PMPI_Type_get_true_extent_x,
+        .Type_size = PMPI_Type_size,
+        .Type_size_x = PMPI_Type_size_x,
+        .Unpack = PMPI_Unpack,
+    };
+    map_gpu();
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    MPI_Finalize();
+    return failed;
+}

@@ -1,0 +1,694 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Tracking of communicators on a host of this file's own: one process plays the members one after the other, and their
+ * boards must meet.
+ */
+#include "mpi/comm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mpi/life.h"
+
+/* ---- the host ---- */
+
+enum { COMMS = 256, RANKS = 8 };
+
+/* A communicator of the host; its handle and its groups' handles are made of its number. */
+struct fake {
+    int n, ranks[RANKS];   /* world ranks of the members */
+    int n2, ranks2[RANKS]; /* remote group: an inter-communicator */
+    void *attribute;
+    bool live;
+};
+
+static struct fake fakes[COMMS];
+static int me; /* the world rank that this process plays */
+static bool has_world, forked;
+static MPI_Comm_delete_attr_function *delete_attribute;
+
+struct shunt_host_table shunt_host;
+
+static MPI_Comm comm_of(long number)
+{
+    return (MPI_Comm)(intptr_t)(0x1000 + 8 * number);
+}
+
+static MPI_Group group_of(long number)
+{
+    return (MPI_Group)(intptr_t)(0x9000 + 8 * number);
+}
+
+static struct fake *fake_of(MPI_Comm comm)
+{
+    static struct fake world = { .n = 4, .ranks = { 0, 1, 2, 3 } }, self = { .n = 1 };
+
+    self.ranks[0] = me;
+    if (comm == MPI_COMM_WORLD)
+        return &world;
+    if (comm == MPI_COMM_SELF)
+        return &self;
+    struct fake *fake = &fakes[((intptr_t)comm - 0x1000) / 8];
+    assert_true(fake->live);
+    return fake;
+}
+
+static int fake_size(MPI_Comm comm, int *size)
+{
+    *size = fake_of(comm)->n;
+    return MPI_SUCCESS;
+}
+
+static int fake_rank(MPI_Comm comm, int *rank)
+{
+    *rank = 0;
+    for (int i = 0; i < fake_of(comm)->n; i++)
+        if (fake_of(comm)->ranks[i] == me)
+            *rank = i;
+    return MPI_SUCCESS;
+}
+
+static int fake_test_inter(MPI_Comm comm, int *flag)
+{
+    *flag = fake_of(comm)->n2 > 0;
+    return MPI_SUCCESS;
+}
+
+static long number_of(MPI_Comm comm)
+{
+    return comm == MPI_COMM_WORLD ? COMMS : comm == MPI_COMM_SELF ? COMMS + 1 : fake_of(comm) - fakes;
+}
+
+static int fake_group(MPI_Comm comm, MPI_Group *group)
+{
+    *group = group_of(2 * number_of(comm));
+    return MPI_SUCCESS;
+}
+
+static int fake_remote_group(MPI_Comm comm, MPI_Group *group)
+{
+    *group = group_of(2 * number_of(comm) + 1);
+    return MPI_SUCCESS;
+}
+
+static const int *members_of(MPI_Group group, int *n)
+{
+    long number = ((intptr_t)group - 0x9000) / 8;
+    struct fake *fake = number / 2 == COMMS       ? fake_of(MPI_COMM_WORLD)
+                        : number / 2 == COMMS + 1 ? fake_of(MPI_COMM_SELF)
+                                                  : &fakes[number / 2];
+
+    *n = number % 2 ? fake->n2 : fake->n;
+    return number % 2 ? fake->ranks2 : fake->ranks;
+}
+
+static int fake_group_size(MPI_Group group, int *size)
+{
+    members_of(group, size);
+    return MPI_SUCCESS;
+}
+
+static int fake_translate(MPI_Group group, int n, const int *ranks, MPI_Group world, int *out)
+{
+    int size;
+    const int *members = members_of(group, &size);
+
+    assert_true(world == group_of(2 * COMMS));
+    for (int i = 0; i < n; i++)
+        out[i] = members[ranks[i]] >= 100 ? MPI_UNDEFINED : members[ranks[i]];
+    return MPI_SUCCESS;
+}
+
+static int fake_group_free(MPI_Group *group)
+{
+    *group = MPI_GROUP_NULL;
+    return MPI_SUCCESS;
+}
+
+static int fake_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *delete, int *keyval,
+                              void *extra)
+{
+    (void)copy;
+    (void)extra;
+    delete_attribute = delete;
+    *keyval = 77;
+    return MPI_SUCCESS;
+}
+
+static int fake_free_keyval(int *keyval)
+{
+    *keyval = MPI_KEYVAL_INVALID;
+    return MPI_SUCCESS;
+}
+
+static int fake_set_attr(MPI_Comm comm, int keyval, void *value)
+{
+    assert_int_equal(keyval, 77);
+    fake_of(comm)->attribute = value;
+    return MPI_SUCCESS;
+}
+
+static void start_host(void)
+{
+    shunt_host = (struct shunt_host_table){
+        .Comm_size = fake_size,
+        .Comm_rank = fake_rank,
+        .Comm_test_inter = fake_test_inter,
+        .Comm_group = fake_group,
+        .Comm_remote_group = fake_remote_group,
+        .Group_size = fake_group_size,
+        .Group_translate_ranks = fake_translate,
+        .Group_free = fake_group_free,
+        .Comm_create_keyval = fake_create_keyval,
+        .Comm_free_keyval = fake_free_keyval,
+        .Comm_set_attr = fake_set_attr,
+    };
+}
+
+/* A live communicator of these members. */
+static MPI_Comm new_comm(int number, int n, const int *ranks, int n2, const int *ranks2)
+{
+    struct fake *fake = &fakes[number];
+
+    assert_false(fake->live);
+    *fake = (struct fake){ .n = n, .n2 = n2, .live = true };
+    memcpy(fake->ranks, ranks, n * sizeof *ranks);
+    if (n2 > 0)
+        memcpy(fake->ranks2, ranks2, n2 * sizeof *ranks2);
+    return comm_of(number);
+}
+
+/* The host frees a communicator: its attributes go first. */
+static void end_comm(MPI_Comm comm)
+{
+    struct fake *fake = fake_of(comm);
+
+    if (fake->attribute)
+        delete_attribute(comm, 77, fake->attribute, NULL);
+    fake->live = false;
+}
+
+/* ---- life, arena and boards ---- */
+
+struct shunt_board {
+    struct shunt_key key;
+    int passed;
+};
+
+static int open_boards;
+static int unregistered = -1; /* a world rank without a slot */
+static enum shunt_status refusal;
+
+struct shunt_arena *shunt_life_arena(void)
+{
+    return has_world ? (struct shunt_arena *)&open_boards : NULL;
+}
+
+MPI_Group shunt_life_world_group(void)
+{
+    return has_world ? group_of(2 * COMMS) : MPI_GROUP_NULL;
+}
+
+bool shunt_life_forked(void)
+{
+    return forked;
+}
+
+int shunt_arena_slot(const struct shunt_arena *arena, int world_rank)
+{
+    (void)arena;
+    return world_rank == unregistered ? -1 : world_rank + 10;
+}
+
+enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int rank,
+                                   struct shunt_board **board_p)
+{
+    (void)arena;
+    assert_true(n > 1);
+    assert_int_equal(slots[rank], me + 10);
+    if (refusal != SHUNT_OK)
+        return refusal;
+    *board_p = calloc(1, sizeof **board_p);
+    (*board_p)->key = key;
+    __atomic_add_fetch(&open_boards, 1, __ATOMIC_RELAXED);
+    return SHUNT_OK;
+}
+
+void shunt_board_close(struct shunt_board *board)
+{
+    __atomic_sub_fetch(&open_boards, 1, __ATOMIC_RELAXED);
+    free(board);
+}
+
+void shunt_board_pass(struct shunt_board *board)
+{
+    if (board)
+        board->passed++;
+}
+
+/* ---- helpers ---- */
+
+/* Play world rank `rank` from its Init on. */
+static void play(int rank)
+{
+    me = rank;
+    has_world = true;
+    shunt_comm_start();
+}
+
+static void stop(void)
+{
+    shunt_comm_stop();
+    assert_int_equal(open_boards, 0);
+    assert_int_equal(shunt_requests_tracked, 0);
+    memset(fakes, 0, sizeof fakes);
+    has_world = false;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    start_host();
+    unregistered = -1;
+    refusal = SHUNT_OK;
+    forked = false;
+    return 0;
+}
+
+/* One creation call of the program, with what the host answers. */
+static struct shunt_comm *create(struct shunt_call call, MPI_Comm made)
+{
+    call.newcomm = &made;
+    shunt_hook_comm_before(&call);
+    shunt_hook_comm_after(&call, MPI_SUCCESS);
+    return made == MPI_COMM_NULL ? NULL : shunt_comm_find(made);
+}
+
+static void free_comm(MPI_Comm comm)
+{
+    struct shunt_call call = { .id = SHUNT_CALL_Comm_free, .freecomm = &comm };
+
+    shunt_hook_free(&call);
+    end_comm(comm);
+}
+
+static void assert_same(struct shunt_key a, struct shunt_key b)
+{
+    assert_memory_equal(&a, &b, sizeof a);
+}
+
+static void assert_different(struct shunt_key a, struct shunt_key b)
+{
+    assert_memory_not_equal(&a, &b, sizeof a);
+}
+
+static const int everybody[] = { 0, 1, 2, 3 }, even[] = { 0, 2 }, odd[] = { 1, 3 };
+
+#define DUP ((struct shunt_call){ .id = SHUNT_CALL_Comm_dup, .comm = MPI_COMM_WORLD })
+#define SPLIT ((struct shunt_call){ .id = SHUNT_CALL_Comm_split, .comm = MPI_COMM_WORLD })
+
+/* ---- tests ---- */
+
+static void test_dups(void **state)
+{
+    (void)state;
+    struct shunt_key keys[4][3];
+
+    for (int rank = 0; rank < 4; rank++) {
+        play(rank);
+        for (int i = 0; i < 3; i++) {
+            struct shunt_comm *comm = create(DUP, new_comm(i, 4, everybody, 0, NULL));
+            assert_int_equal(comm->size, 4);
+            assert_int_equal(comm->rank, rank);
+            assert_int_equal(comm->reason, SHUNT_REASON_NONE);
+            keys[rank][i] = comm->board->key;
+            assert_same(keys[rank][i], comm->key);
+        }
+        assert_same(keys[rank][0], keys[0][0]);
+        assert_same(keys[rank][1], keys[0][1]);
+        assert_different(keys[rank][0], keys[rank][1]);
+        assert_different(keys[rank][1], keys[rank][2]);
+        assert_different(keys[rank][0], shunt_comm_find(MPI_COMM_WORLD)->key);
+        stop();
+    }
+}
+
+/* Rank 3 gets no communicator: it counts the call all the same. */
+static void test_undefined_color(void **state)
+{
+    (void)state;
+    static const int some[] = { 2, 0, 1 };
+    struct shunt_key first[4], second[4];
+
+    for (int rank = 0; rank < 4; rank++) {
+        play(rank);
+        struct shunt_comm *comm = create(SPLIT, rank < 3 ? new_comm(0, 3, some, 0, NULL) : MPI_COMM_NULL);
+        if (rank < 3)
+            first[rank] = comm->key;
+        second[rank] = create(SPLIT, new_comm(1, 2, rank % 2 ? odd : even, 0, NULL))->key;
+        stop();
+    }
+    assert_same(first[0], first[2]);
+    assert_same(second[0], second[2]);
+    assert_same(second[1], second[3]);
+    assert_different(second[0], second[1]);
+}
+
+/* A call that failed matched nothing on the other ranks. */
+static void test_failed_call(void **state)
+{
+    (void)state;
+    struct shunt_key keys[2];
+
+    for (int rank = 0; rank < 2; rank++) {
+        play(rank);
+        MPI_Comm none = MPI_COMM_NULL;
+        struct shunt_call call = DUP;
+        call.newcomm = &none;
+        if (rank == 0)
+            shunt_hook_comm_after(&call, MPI_ERR_ARG);
+        keys[rank] = create(DUP, new_comm(0, 4, everybody, 0, NULL))->key;
+        stop();
+    }
+    assert_same(keys[0], keys[1]);
+}
+
+/* Only members call Comm_create_group, so it may not shift anything of the others. */
+static void test_create_group(void **state)
+{
+    (void)state;
+    struct shunt_call call = { .id = SHUNT_CALL_Comm_create_group, .comm = MPI_COMM_WORLD, .tag = 4 };
+    struct shunt_key first[4], second[4], dup[4];
+
+    for (int rank = 0; rank < 4; rank++) {
+        play(rank);
+        if (rank % 2) {
+            first[rank] = create(call, new_comm(0, 2, odd, 0, NULL))->key;
+            second[rank] = create(call, new_comm(1, 2, odd, 0, NULL))->key;
+            assert_int_equal(shunt_comm_find(MPI_COMM_WORLD)->board->passed, 0);
+        }
+        dup[rank] = create(DUP, new_comm(2, 4, everybody, 0, NULL))->key;
+        stop();
+    }
+    assert_same(first[1], first[3]);
+    assert_same(second[1], second[3]);
+    assert_different(first[1], second[1]);
+    assert_same(dup[0], dup[1]);
+}
+
+/* The sides come from different communicators; the merged one has a board on which all meet. */
+static void test_intercomm(void **state)
+{
+    (void)state;
+    static const int merged[] = { 1, 3, 0, 2 };
+    struct shunt_call inter = { .id = SHUNT_CALL_Intercomm_create, .tag = 8 };
+    struct shunt_call merge = { .id = SHUNT_CALL_Intercomm_merge };
+    struct shunt_key between[4], keys[4], again[4];
+
+    for (int rank = 0; rank < 4; rank++) {
+        const int *mine = rank % 2 ? odd : even, *others = rank % 2 ? even : odd;
+        play(rank);
+        inter.comm = create(SPLIT, new_comm(0, 2, mine, 0, NULL))->handle;
+        struct shunt_comm *comm = create(inter, new_comm(1, 2, mine, 2, others));
+        assert_true(comm->intercomm);
+        assert_null(comm->board);
+        assert_int_equal(comm->reason, SHUNT_REASON_INTERCOMM);
+        between[rank] = comm->key;
+        merge.comm = comm->handle;
+        comm = create(merge, new_comm(2, 4, merged, 0, NULL));
+        assert_non_null(comm->board);
+        keys[rank] = comm->key;
+        again[rank] = create(merge, new_comm(3, 4, merged, 0, NULL))->key;
+        stop();
+    }
+    assert_same(between[0], between[1]);
+    for (int rank = 1; rank < 4; rank++) {
+        assert_same(keys[0], keys[rank]);
+        assert_same(again[0], again[rank]);
+    }
+    assert_different(keys[0], again[0]);
+}
+
+static void test_no_board(void **state)
+{
+    (void)state;
+    static const int strangers[] = { 0, 100 }, alone[] = { 2 };
+    struct shunt_call spawn = { .id = SHUNT_CALL_Comm_spawn, .comm = MPI_COMM_WORLD };
+    struct shunt_call merge = { .id = SHUNT_CALL_Intercomm_merge };
+
+    play(0);
+    merge.comm = create(spawn, new_comm(0, 4, everybody, 1, strangers + 1))->handle;
+    struct shunt_comm *comm = create(merge, new_comm(1, 2, strangers, 0, NULL));
+    assert_null(comm->board);
+    assert_int_equal(comm->reason, SHUNT_REASON_NOT_REGISTERED);
+    /* What is made of it has none either, although all its members have a slot. */
+    struct shunt_call dup = { .id = SHUNT_CALL_Comm_dup, .comm = comm->handle };
+    comm = create(dup, new_comm(2, 2, even, 0, NULL));
+    assert_null(comm->board);
+    assert_int_equal(comm->reason, SHUNT_REASON_NOT_REGISTERED);
+    stop();
+
+    unregistered = 2;
+    play(0);
+    assert_null(shunt_comm_find(MPI_COMM_WORLD)->board);
+    comm = create(SPLIT, new_comm(0, 2, even, 0, NULL));
+    assert_null(comm->board);
+    assert_int_equal(comm->reason, SHUNT_REASON_NOT_REGISTERED);
+    comm = create(SPLIT, new_comm(1, 2, (const int[]){ 0, 3 }, 0, NULL));
+    assert_non_null(comm->board);
+    stop();
+    unregistered = -1;
+
+    refusal = SHUNT_ERR_LIMIT;
+    play(2);
+    assert_int_equal(create(DUP, new_comm(0, 4, everybody, 0, NULL))->reason, SHUNT_REASON_BOARD_FULL);
+    comm = create(SPLIT, new_comm(1, 1, alone, 0, NULL));
+    assert_null(comm->board);
+    assert_int_equal(comm->reason, SHUNT_REASON_NONE); /* needs none */
+    stop();
+}
+
+/* A session in a program that has not called MPI_Init. */
+static void test_session(void **state)
+{
+    (void)state;
+    struct shunt_call call = { .id = SHUNT_CALL_Comm_create_from_group, .stringtag = "org.example" };
+
+    me = 0;
+    struct shunt_comm *comm = create(call, new_comm(0, 2, even, 0, NULL));
+    assert_int_equal(comm->size, 2);
+    assert_null(comm->board);
+    assert_int_equal(comm->reason, SHUNT_REASON_NO_ARENA);
+    free_comm(comm->handle);
+    stop();
+}
+
+static void *start_idup(MPI_Comm *made, MPI_Request *request, int number)
+{
+    struct shunt_call call = { .id = SHUNT_CALL_Comm_idup, .comm = MPI_COMM_WORLD, .newcomm = made,
+                               .requests = request };
+
+    *made = new_comm(number, 4, everybody, 0, NULL);
+    *request = (MPI_Request)(intptr_t)(0x800 + number);
+    shunt_hook_comm_before(&call);
+    shunt_hook_comm_after(&call, MPI_SUCCESS);
+    return shunt_comm_find(*made);
+}
+
+/* Keys are in the order of the calls, whatever the order of completion. */
+static void test_idup(void **state)
+{
+    (void)state;
+    struct shunt_key keys[2][2];
+
+    for (int rank = 0; rank < 2; rank++) {
+        MPI_Comm made[2];
+        MPI_Request requests[3];
+        play(rank);
+        assert_null(start_idup(&made[0], &requests[0], 0));
+        requests[1] = (MPI_Request)(intptr_t)0x900; /* somebody else's */
+        assert_null(start_idup(&made[1], &requests[2], 1));
+        assert_int_equal(shunt_requests_tracked, 2);
+
+        struct shunt_call wait = { .id = SHUNT_CALL_Waitany, .n_requests = 3, .requests = requests };
+        void *before = shunt_hook_done_before(&wait);
+        requests[rank ? 0 : 2] = MPI_REQUEST_NULL;
+        shunt_hook_done_after(&wait, before, MPI_SUCCESS);
+        assert_non_null(shunt_comm_find(made[rank ? 0 : 1]));
+        assert_null(shunt_comm_find(made[rank ? 1 : 0]));
+        assert_int_equal(shunt_requests_tracked, 1);
+
+        /* Nothing completes: nothing is entered. */
+        before = shunt_hook_done_before(&wait);
+        requests[1] = MPI_REQUEST_NULL;
+        shunt_hook_done_after(&wait, before, MPI_SUCCESS);
+        assert_int_equal(shunt_requests_tracked, 1);
+
+        before = shunt_hook_done_before(&wait);
+        requests[rank ? 2 : 0] = MPI_REQUEST_NULL;
+        shunt_hook_done_after(&wait, before, MPI_SUCCESS);
+        assert_int_equal(shunt_requests_tracked, 0);
+        for (int i = 0; i < 2; i++)
+            keys[rank][i] = shunt_comm_find(made[i])->key;
+        assert_null(shunt_hook_done_before(&wait));
+        stop();
+    }
+    assert_same(keys[0][0], keys[1][0]);
+    assert_same(keys[0][1], keys[1][1]);
+    assert_different(keys[0][0], keys[0][1]);
+}
+
+/* Completion was not seen, but the program uses the communicator. */
+static void test_idup_adopted(void **state)
+{
+    (void)state;
+    MPI_Comm made;
+    MPI_Request request;
+
+    play(1);
+    start_idup(&made, &request, 0);
+    struct shunt_call barrier = { .id = SHUNT_CALL_Barrier, .comm = made };
+    shunt_hook_coll(&barrier);
+    assert_int_equal(shunt_comm_find(made)->board->passed, 1);
+    assert_int_equal(shunt_requests_tracked, 0);
+    stop();
+}
+
+static void test_frees(void **state)
+{
+    (void)state;
+
+    play(0);
+    assert_int_equal(open_boards, 1);
+    MPI_Comm comm = create(DUP, new_comm(0, 4, everybody, 0, NULL))->handle;
+    assert_int_equal(open_boards, 2);
+    free_comm(comm);
+    assert_int_equal(open_boards, 1);
+    assert_null(shunt_comm_find(comm));
+
+    /* A free that no hook saw. */
+    comm = create(DUP, new_comm(0, 4, everybody, 0, NULL))->handle;
+    end_comm(comm);
+    assert_int_equal(open_boards, 1);
+    assert_null(shunt_comm_find(comm));
+
+    /* The handle is at once another communicator's; a late callback of the old one must not hit it. */
+    void *old = create(DUP, new_comm(0, 4, everybody, 0, NULL));
+    free_comm(comm);
+    struct shunt_comm *now = create(SPLIT, new_comm(0, 2, even, 0, NULL));
+    if (now != old)
+        delete_attribute(comm, 77, old, NULL);
+    assert_ptr_equal(shunt_comm_find(comm), now);
+
+    /* The world and self are not to be had. */
+    struct shunt_call call = { .id = SHUNT_CALL_Comm_free, .freecomm = &(MPI_Comm){ MPI_COMM_WORLD } };
+    shunt_hook_free(&call);
+    assert_non_null(shunt_comm_find(MPI_COMM_WORLD)->board);
+    stop();
+}
+
+static void test_passes(void **state)
+{
+    (void)state;
+    struct shunt_call call = { .id = SHUNT_CALL_Ibcast, .comm = MPI_COMM_WORLD };
+
+    play(0);
+    struct shunt_board *board = shunt_comm_find(MPI_COMM_WORLD)->board;
+    shunt_hook_coll(&call);
+    assert_int_equal(board->passed, 1);
+    create(DUP, new_comm(0, 4, everybody, 0, NULL));
+    assert_int_equal(board->passed, 2);
+    create(SPLIT, MPI_COMM_NULL);
+    assert_int_equal(board->passed, 3);
+    stop();
+}
+
+/* In a child nothing is found, nothing is taken, nothing is closed. */
+static void test_child(void **state)
+{
+    (void)state;
+    MPI_Comm made;
+    MPI_Request request;
+
+    play(0);
+    MPI_Comm comm = create(DUP, new_comm(0, 4, everybody, 0, NULL))->handle;
+    start_idup(&made, &request, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        struct shunt_call call = { .id = SHUNT_CALL_Barrier, .comm = comm, .freecomm = &comm };
+        struct shunt_board *board = shunt_comm_find(comm)->board;
+        forked = true;
+        shunt_comm_abandon();
+        shunt_hook_coll(&call);
+        shunt_hook_free(&call);
+        end_comm(comm);
+        call.comm = made;
+        shunt_hook_coll(&call);
+        _exit(board->passed != 0 || open_boards != 2);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    stop();
+}
+
+/* Threads that duplicate and free their own communicators while they use others. */
+static void *churn(void *argument)
+{
+    int number = (int)(intptr_t)argument;
+    struct shunt_call barrier = { .id = SHUNT_CALL_Barrier };
+
+    for (int i = 0; i < 2000; i++) {
+        struct shunt_comm *comm = create(DUP, new_comm(number, 4, everybody, 0, NULL));
+        barrier.comm = comm_of(number);
+        shunt_hook_coll(&barrier);
+        if (!comm || comm->board->passed != 1)
+            return argument;
+        free_comm(comm_of(number));
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+
+    play(0);
+    for (intptr_t i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
+    for (int i = 0; i < 4; i++) {
+        void *wrong;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    assert_int_equal(open_boards, 1);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_dups, setup),
+        cmocka_unit_test_setup(test_undefined_color, setup),
+        cmocka_unit_test_setup(test_failed_call, setup),
+        cmocka_unit_test_setup(test_create_group, setup),
+        cmocka_unit_test_setup(test_intercomm, setup),
+        cmocka_unit_test_setup(test_no_board, setup),
+        cmocka_unit_test_setup(test_session, setup),
+        cmocka_unit_test_setup(test_idup, setup),
+        cmocka_unit_test_setup(test_idup_adopted, setup),
+        cmocka_unit_test_setup(test_frees, setup),
+        cmocka_unit_test_setup(test_passes, setup),
+        cmocka_unit_test_setup(test_child, setup),
+        cmocka_unit_test_setup(test_threads, setup),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
