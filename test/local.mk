@@ -37,6 +37,35 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
 %canon_reldir%_unit_plan_LDADD = $(unit_libs)
+# What includes mpi.h is tested once for each MPI, one rank without mpirun
+check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
+%canon_reldir%_unit_key_SOURCES = %reldir%/unit/key.c mpi/key.c
+%canon_reldir%_unit_key_LDADD = $(CMOCKA_LIBS)
+%canon_reldir%_unit_map_SOURCES = %reldir%/unit/map.c mpi/map.c
+%canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
+allreduce_test_sources = %reldir%/unit/allreduce.c mpi/allreduce.c mpi/classify.c mpi/map.c mpi/staged.c mpi/types.c \
+	cuda/types.c
+comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c
+
+if HAVE_ENGINE_OPENMPI
+check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi
+%canon_reldir%_unit_allreduce_openmpi_SOURCES = $(allreduce_test_sources)
+%canon_reldir%_unit_allreduce_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
+%canon_reldir%_unit_allreduce_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_comm_openmpi_SOURCES = $(comm_test_sources)
+%canon_reldir%_unit_comm_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
+%canon_reldir%_unit_comm_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
+endif
+
+if HAVE_ENGINE_MPICH
+check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich
+%canon_reldir%_unit_allreduce_mpich_SOURCES = $(allreduce_test_sources)
+%canon_reldir%_unit_allreduce_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
+%canon_reldir%_unit_allreduce_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_comm_mpich_SOURCES = $(comm_test_sources)
+%canon_reldir%_unit_comm_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
+%canon_reldir%_unit_comm_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
+endif
 
 if HAVE_SIM
 check_PROGRAMS += %reldir%/unit/sim_kernels
