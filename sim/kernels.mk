@@ -25,7 +25,7 @@ if HAVE_SIM
 noinst_LTLIBRARIES += libsimkernel.la
 libsimkernel_la_SOURCES = $(sim_scheduler_sources)
 
-engine_LTLIBRARIES += libshunt-simkernels.la
+sim_LTLIBRARIES += libshunt-simkernels.la
 libshunt_simkernels_la_SOURCES = $(sim_kernel_sources)
 libshunt_simkernels_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/%reldir% -I$(top_srcdir)/cuda
 libshunt_simkernels_la_CXXFLAGS = $(sim_kernel_cxxflags)
