@@ -49,8 +49,6 @@ static enum shunt_reason find_obstacle(const struct shunt_comm *comm, const stru
         return operands->reason;
     if (!comm)
         return shunt_life_world_group() == MPI_GROUP_NULL ? SHUNT_REASON_FINALIZED : SHUNT_REASON_NOT_REGISTERED;
-    if (shunt_gpu_capturing())
-        return SHUNT_REASON_CAPTURE;
     return comm->reason;
 }
 

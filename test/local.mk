@@ -25,7 +25,7 @@ if HAVE_CMOCKA
 unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
 
-EXTRA_DIST += %reldir%/unit/lines.h %reldir%/unit/settings.h
+EXTRA_DIST += %reldir%/unit/books.h %reldir%/unit/fake_gpu.h %reldir%/unit/lines.h %reldir%/unit/settings.h
 check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_conf_SOURCES = %reldir%/unit/conf.c
 %canon_reldir%_unit_conf_LDADD = libbase.la $(CMOCKA_LIBS)

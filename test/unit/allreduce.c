@@ -10,11 +10,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/stats.h"
 #include "coll/run.h"
@@ -22,83 +19,7 @@
 #include "mpi/life.h"
 #include "mpi/staged.h"
 #include "mpi/types.h"
-
-/* ---- the GPU ---- */
-
-enum { GPU_BYTES = 1 << 20, GUARD = 0xa5 };
-
-static char *device, *shadow; /* the same memory: as the program sees it, and as the GPU does */
-static char *managed;
-static bool in_use, capturing, no_bounce;
-static int queries, copies, bounces;
-
-static bool is_in(const void *p, const char *start)
-{
-    return (const char *)p >= start && (const char *)p < start + GPU_BYTES;
-}
-
-/* What the GPU has at an address of the program's. */
-static void *seen(const void *p)
-{
-    return is_in(p, device) ? shadow + ((const char *)p - device) : (void *)p;
-}
-
-bool shunt_gpu_in_use(void)
-{
-    return in_use;
-}
-
-bool shunt_gpu_capturing(void)
-{
-    return capturing;
-}
-
-void shunt_gpu_classify(const void *p, struct shunt_mem *mem)
-{
-    assert_true((uintptr_t)p > 4096 && p != (void *)-1);
-    queries++;
-    *mem = (struct shunt_mem){ .kind = is_in(p, device)    ? SHUNT_MEM_DEVICE
-                                       : is_in(p, managed) ? SHUNT_MEM_MANAGED
-                                                           : SHUNT_MEM_HOST };
-}
-
-void *shunt_bounce_get(size_t bytes)
-{
-    if (no_bounce)
-        return NULL;
-    bounces++;
-    errno = ENOMEM; /* as a malloc may leave it */
-    return malloc(bytes);
-}
-
-void shunt_bounce_put(void *host, size_t bytes)
-{
-    (void)bytes;
-    bounces--;
-    free(host);
-}
-
-enum shunt_status shunt_stage_out(void *host, const void *from, size_t bytes)
-{
-    assert_true(is_in(from, device) || is_in(from, managed));
-    memcpy(host, seen(from), bytes);
-    copies++;
-    return SHUNT_OK;
-}
-
-enum shunt_status shunt_stage_in(void *to, const void *host, size_t bytes)
-{
-    assert_true(is_in(to, device) || is_in(to, managed));
-    memcpy(seen(to), host, bytes);
-    copies++;
-    return SHUNT_OK;
-}
-
-enum shunt_status shunt_gpu_copy(void *to, const void *from, size_t bytes)
-{
-    memmove(seen(to), seen(from), bytes);
-    return SHUNT_OK;
-}
+#include "test/unit/fake_gpu.h"
 
 /* ---- the rest of shunt ---- */
 
@@ -183,7 +104,7 @@ static int setup(void **state)
     memset(shadow, GUARD, GPU_BYTES);
     memset(managed, GUARD, GPU_BYTES);
     in_use = true;
-    capturing = no_bounce = false;
+    no_bounce = false;
     queries = copies = steps = runs = failures = counted = 0;
     run_status = SHUNT_OK;
     world = (struct shunt_comm){ .handle = MPI_COMM_WORLD, .size = 2, .board = (struct shunt_board *)&world };
@@ -565,9 +486,6 @@ static void test_steps(void **state)
     assert_int_equal(rc, MPI_SUCCESS);
     assert_call(take(&x, device, 1, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_STAGED, SHUNT_REASON_MIXED_BUFFERS);
     assert_int_equal(runs, 2);
-    capturing = true;
-    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_STAGED, SHUNT_REASON_CAPTURE);
-    capturing = false;
     assert_int_equal(runs, 2);
     assert_int_equal(failures, 0);
 
@@ -632,18 +550,6 @@ static void test_jump(void **state)
     assert_true(bounces > 0);
     fill(send, 10);
     assert_int_equal(stage(MPI_IN_PLACE, send, 10, MPI_INT, MPI_SUM), MPI_SUCCESS);
-}
-
-static void map_gpu(void)
-{
-    int fd = memfd_create("gpu", 0);
-
-    assert_int_equal(ftruncate(fd, GPU_BYTES), 0);
-    device = mmap(NULL, GPU_BYTES, PROT_NONE, MAP_SHARED, fd, 0);
-    shadow = mmap(NULL, GPU_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    managed = mmap(NULL, GPU_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(device != MAP_FAILED && shadow != MAP_FAILED && managed != MAP_FAILED);
-    close(fd);
 }
 
 int main(int argc, char **argv)
