@@ -157,6 +157,12 @@ enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shu
 /* Look once: also turns UNDECIDED to STAGE if a member has passed on the host (rule 5) or after 30 s. */
 enum shunt_round_state shunt_round_poll(struct shunt_round *round);
 
+/*
+ * Between two polls of a wait loop; *spins is 0 at its start. A pause, and after about 20 microseconds a yield of the
+ * processor, if there are more ranks than processors (after 1 ms in any case).
+ */
+void shunt_board_relax(unsigned *spins);
+
 /* Rule 5: veto while undecided. Without effect once decided; poll tells. */
 void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason);
 

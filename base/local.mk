@@ -2,16 +2,24 @@
 # The bottom layer: status, log, settings, statistics, the arena and its boards.
 
 base_sources += \
+	%reldir%/arena.c \
+	%reldir%/arena_file.c \
+	%reldir%/arena_layout.h \
+	%reldir%/board.c \
 	%reldir%/board.h \
 	%reldir%/conf.c \
 	%reldir%/conf.def \
 	%reldir%/conf.h \
+	%reldir%/identity.c \
+	%reldir%/identity.h \
 	%reldir%/log.c \
 	%reldir%/log.h \
 	%reldir%/plan.h \
+	%reldir%/pool.c \
 	%reldir%/reasons.c \
 	%reldir%/reasons.def \
 	%reldir%/reasons.h \
+	%reldir%/stats.c \
 	%reldir%/stats.h \
 	%reldir%/status.c \
 	%reldir%/status.h

@@ -9,6 +9,7 @@ coll_sources += \
 	%reldir%/allreduce_twoshot.c \
 	%reldir%/plan.c \
 	%reldir%/plan.h \
+	%reldir%/run.c \
 	%reldir%/run.h \
 	%reldir%/select.c \
 	%reldir%/select.h \

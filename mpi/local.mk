@@ -4,7 +4,24 @@
 mpi_sources += \
 	%reldir%/call.h \
 	%reldir%/engine.c \
-	%reldir%/hooks_none.c \
+	%reldir%/allreduce.c \
+	%reldir%/classify.c \
+	%reldir%/classify.h \
+	%reldir%/comm.c \
+	%reldir%/comm.h \
+	%reldir%/idup.c \
+	%reldir%/idup.h \
+	%reldir%/key.c \
+	%reldir%/key.h \
+	%reldir%/life.c \
+	%reldir%/life.h \
+	%reldir%/map.c \
+	%reldir%/map.h \
+	%reldir%/staged.c \
+	%reldir%/staged.h \
+	%reldir%/types.c \
+	%reldir%/types.def \
+	%reldir%/types.h \
 	%reldir%/host_mpi.h \
 	%reldir%/shim.h
 
