@@ -12,6 +12,7 @@
 
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "coll/run.h"
 
 static struct shunt_ranges user_ranges[SHUNT_NCOLLS];
@@ -104,8 +105,21 @@ int shunt_ranges_find(const struct shunt_ranges *ranges, uint64_t bytes)
     return SHUNT_ALGO_AUTO;
 }
 
+/* The words that the statistics print for collectives and algorithms. */
+static void name_statistics(void)
+{
+    static const char *colls[SHUNT_NCOLLS], *algos[SHUNT_NALGOS];
+
+    for (unsigned i = 0; i < SHUNT_NCOLLS; i++)
+        colls[i] = shunt_coll_name(i);
+    for (unsigned i = 0; i < SHUNT_NALGOS; i++)
+        algos[i] = shunt_algos[i].name;
+    shunt_stats_names(colls, SHUNT_NCOLLS, algos, SHUNT_NALGOS);
+}
+
 void shunt_select_start(void)
 {
+    name_statistics();
     if (!shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, shunt_conf->allreduce, &user_ranges[SHUNT_COLL_ALLREDUCE]))
         shunt_log_always("SHUNT_ALLREDUCE=%s refused (allowed: auto, staged, oneshot, twoshot, each with sizes like "
                          "oneshot:0-256k,twoshot:256k-); using auto",
