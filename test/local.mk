@@ -26,7 +26,7 @@ unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
 
 EXTRA_DIST += %reldir%/unit/books.h %reldir%/unit/fake_gpu.h %reldir%/unit/lines.h %reldir%/unit/ranks.h \
-	%reldir%/unit/settings.h
+	%reldir%/unit/rounds.h %reldir%/unit/settings.h
 check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_conf_SOURCES = %reldir%/unit/conf.c
 %canon_reldir%_unit_conf_LDADD = libbase.la $(CMOCKA_LIBS)
@@ -34,6 +34,19 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_log_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_stats_SOURCES = %reldir%/unit/stats.c
 %canon_reldir%_unit_stats_LDADD = libbase.la $(CMOCKA_LIBS)
+
+# The arena and its boards
+check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board %reldir%/unit/pool %reldir%/unit/death
+%canon_reldir%_unit_identity_SOURCES = %reldir%/unit/identity.c
+%canon_reldir%_unit_identity_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_arena_SOURCES = %reldir%/unit/arena.c
+%canon_reldir%_unit_arena_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_board_SOURCES = %reldir%/unit/board.c
+%canon_reldir%_unit_board_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_pool_SOURCES = %reldir%/unit/pool.c
+%canon_reldir%_unit_pool_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_death_SOURCES = %reldir%/unit/death.c
+%canon_reldir%_unit_death_LDADD = libbase.la $(CMOCKA_LIBS)
 
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
@@ -68,11 +81,6 @@ check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich
 %canon_reldir%_unit_comm_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
 endif
 
-check_PROGRAMS += %reldir%/unit/arena %reldir%/unit/board
-%canon_reldir%_unit_arena_SOURCES = %reldir%/unit/arena.c
-%canon_reldir%_unit_arena_LDADD = libbase.la $(CMOCKA_LIBS)
-%canon_reldir%_unit_board_SOURCES = %reldir%/unit/board.c
-%canon_reldir%_unit_board_LDADD = libbase.la $(CMOCKA_LIBS)
 
 if HAVE_SIM
 check_PROGRAMS += %reldir%/unit/sim_kernels

@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -86,125 +85,15 @@ static int open_files(void)
     return n;
 }
 
-/* ---- identity ---- */
+/* ---- joining and sealing ---- */
 
-static void test_identity_none(void **state)
+static void test_no_launcher(void **state)
 {
     (void)state;
-    struct shunt_identity identity;
     struct shunt_arena *arena = (void *)1;
-    assert_int_equal(shunt_identity_find(&identity), SHUNT_PASS);
-    setenv("PMI_FD", "1234", 1); /* left over from somebody */
-    setenv("SLURM_JOB_ID", "17", 1); /* an allocation, but no step */
-    assert_int_equal(shunt_identity_find(&identity), SHUNT_PASS);
     assert_int_equal(shunt_arena_join(&arena), SHUNT_PASS);
     assert_null(arena);
 }
-
-static void test_identity_openmpi(void **state)
-{
-    (void)state;
-    struct shunt_identity first, second;
-    setenv("PMIX_NAMESPACE", "4711", 1);
-    setenv("PMIX_SERVER_URI2", "4711.0;tcp4://127.0.0.1:1", 1);
-    setenv("OMPI_COMM_WORLD_RANK", "5", 1);
-    setenv("OMPI_COMM_WORLD_LOCAL_RANK", "1", 1);
-    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "4", 1);
-    assert_int_equal(shunt_identity_find(&first), SHUNT_OK);
-    assert_int_equal(first.local_size, 4);
-    assert_int_equal(first.local_rank, 1);
-    assert_int_equal(first.world_rank, 5);
-    assert_int_equal(strlen(first.name), strlen(SHUNT_IDENTITY_PREFIX) + 32);
-    setenv("OMPI_COMM_WORLD_RANK", "6", 1);
-    assert_int_equal(shunt_identity_find(&second), SHUNT_OK);
-    assert_string_equal(first.name, second.name);
-    setenv("PMIX_SERVER_URI2", "4711.0;tcp4://127.0.0.1:2", 1);
-    assert_int_equal(shunt_identity_find(&second), SHUNT_OK);
-    assert_string_not_equal(first.name, second.name);
-    setenv("PMIX_SERVER_URI2", "4711.0;tcp4://127.0.0.1:1", 1);
-    setenv("PMIX_NAMESPACE", "4712", 1);
-    assert_int_equal(shunt_identity_find(&second), SHUNT_OK);
-    assert_string_not_equal(first.name, second.name);
-}
-
-/* The proxy of two ranks is this process, that of a third is another process. */
-static void test_identity_hydra(void **state)
-{
-    (void)state;
-    int ends[2], other[2];
-    struct shunt_identity first, second;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-    /* an outer Open MPI's variables are inherited: they do not tell this job's size and ranks */
-    setenv("OMPI_COMM_WORLD_RANK", "9", 1);
-    setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "1", 1);
-    setenv("MPI_LOCALNRANKS", "3", 1);
-    setenv("MPI_LOCALRANKID", "2", 1);
-    ranks_set("PMI_RANK", 2);
-    ranks_set("PMI_FD", ends[0]);
-    assert_int_equal(shunt_identity_find(&first), SHUNT_OK);
-    assert_int_equal(first.local_size, 3);
-    assert_int_equal(first.local_rank, 2);
-    assert_int_equal(first.world_rank, 2);
-    ranks_set("PMI_FD", ends[1]);
-    assert_int_equal(shunt_identity_find(&second), SHUNT_OK);
-    assert_string_equal(first.name, second.name);
-    /* made by a child, and passed here: its peer is the child */
-    int carrier[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, carrier), 0);
-    union {
-        struct cmsghdr header;
-        char space[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    char byte = 0;
-    struct iovec one = {&byte, 1};
-    struct msghdr message = {.msg_iov = &one, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    pid_t pid = fork();
-    if (pid == 0) {
-        RANK_CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, other) == 0);
-        control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.header), &other[0], sizeof(int));
-        RANK_CHECK(sendmsg(carrier[1], &message, 0) == 1);
-        pause();
-    }
-    assert_int_equal(recvmsg(carrier[0], &message, 0), 1);
-    memcpy(&other[0], CMSG_DATA(&control.header), sizeof(int));
-    ranks_set("PMI_FD", other[0]);
-    assert_int_equal(shunt_identity_find(&second), SHUNT_OK);
-    assert_string_not_equal(first.name, second.name);
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-    for (int i = 0; i < 2; i++) {
-        close(ends[i]);
-        close(carrier[i]);
-    }
-    close(other[0]);
-}
-
-static void test_identity_slurm(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *tasks, *node;
-        int size;
-    } cases[] = {{"4(x2),3", "0", 4}, {"4(x2),3", "1", 4}, {"4(x2),3", "2", 3}, {"4(x2),3", "3", 0},
-                 {"2,16,1", "1", 16}, {"8", "0", 8},      {"", "0", 0},        {"4(x", "1", 0},
-                 {"x", "0", 0},       {"4(x0),2", "0", 0}};
-    struct shunt_identity identity;
-    setenv("SLURM_JOB_ID", "17", 1);
-    setenv("SLURM_STEP_ID", "0", 1);
-    setenv("SLURM_PROCID", "12", 1);
-    setenv("SLURM_LOCALID", "1", 1);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        setenv("SLURM_STEP_TASKS_PER_NODE", cases[i].tasks, 1);
-        setenv("SLURM_NODEID", cases[i].node, 1);
-        assert_int_equal(shunt_identity_find(&identity), SHUNT_OK);
-        assert_int_equal(identity.local_size, cases[i].size);
-        assert_int_equal(identity.world_rank, 12);
-        assert_int_equal(identity.local_rank, 1);
-    }
-}
-
-/* ---- joining and sealing ---- */
 
 static void join_and_look(int rank, void *context)
 {
@@ -649,8 +538,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, before, after)
     const struct CMUnitTest tests[] = {
-        TEST(test_identity_none), TEST(test_identity_openmpi), TEST(test_identity_hydra), TEST(test_identity_slurm),
-        TEST(test_join_together), TEST(test_seal_missing), TEST(test_seal_rank_later), TEST(test_wrong_rank),
+        TEST(test_no_launcher), TEST(test_join_together), TEST(test_seal_missing), TEST(test_seal_rank_later), TEST(test_wrong_rank),
         TEST(test_channels), TEST(test_too_many), TEST(test_leave_unsealed), TEST(test_stale), TEST(test_not_stale),
         TEST(test_foreign_file), TEST(test_left_in_order), TEST(test_zombie), TEST(test_closed_descriptors),
         TEST(test_fork_child), TEST(test_too_small), TEST(test_limits), TEST(test_full),
