@@ -8,9 +8,12 @@
  */
 #include "mpi/life.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/stats.h"
@@ -61,6 +64,27 @@ static void watch_fork_once(void)
     pthread_once(&once, watch_fork);
 }
 
+/*
+ * Open marker.so, which lies beside the engine: coming after all that MPI_Init opened, it marks the end of the list of
+ * loaded objects, and whoever loads CUDA later shows behind it.
+ */
+static void watch_for_cuda(void)
+{
+    static const char name[] = "marker.so";
+    char path[PATH_MAX];
+    Dl_info info;
+
+    if (!dladdr(&life, &info) || !info.dli_fname)
+        return;
+    const char *slash = strrchr(info.dli_fname, '/');
+    size_t folder = slash ? slash + 1 - info.dli_fname : 0;
+    if (folder == 0 || folder + sizeof name > sizeof path)
+        return;
+    memcpy(path, info.dli_fname, folder);
+    memcpy(path + folder, name, sizeof name);
+    shunt_gpu_watch(path);
+}
+
 /* ---- MPI_Init, MPI_Finalize ---- */
 
 static bool is_session(const struct shunt_call *call)
@@ -82,6 +106,7 @@ static void start_world(void)
         shunt_stats_attach(life.arena);
     }
     life.phase = RUNNING;
+    watch_for_cuda();
     shunt_select_start();
     shunt_comm_start();
     shunt_info("mpi", "rank %d of %d, %s", rank, size, life.arena ? "in the node's arena" : "without an arena");

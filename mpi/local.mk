@@ -2,13 +2,14 @@
 # The engines, one for each MPI: all that includes mpi.h, compiled once against each MPI's own.
 
 mpi_sources += \
-	%reldir%/call.h \
-	%reldir%/engine.c \
 	%reldir%/allreduce.c \
+	%reldir%/call.h \
 	%reldir%/classify.c \
 	%reldir%/classify.h \
 	%reldir%/comm.c \
 	%reldir%/comm.h \
+	%reldir%/engine.c \
+	%reldir%/host_mpi.h \
 	%reldir%/idup.c \
 	%reldir%/idup.h \
 	%reldir%/key.c \
@@ -17,13 +18,12 @@ mpi_sources += \
 	%reldir%/life.h \
 	%reldir%/map.c \
 	%reldir%/map.h \
+	%reldir%/shim.h \
 	%reldir%/staged.c \
 	%reldir%/staged.h \
 	%reldir%/types.c \
 	%reldir%/types.def \
-	%reldir%/types.h \
-	%reldir%/host_mpi.h \
-	%reldir%/shim.h
+	%reldir%/types.h
 
 EXTRA_DIST += $(calls_table) %reldir%/shim.c.in
 
@@ -38,6 +38,12 @@ CLEANFILES += %reldir%/call_ids.h
 	$(AM_V_GEN)$(MKDIR_P) %reldir% && $(calls_write) ids $(calls_txt) >$@.tmp && mv $@.tmp $@
 
 engine_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared
+
+if HAVE_CUDA
+engine_LTLIBRARIES += marker.la
+marker_la_SOURCES = %reldir%/marker.c
+marker_la_LDFLAGS = $(engine_ldflags)
+endif
 
 if HAVE_ENGINE_OPENMPI
 engine_LTLIBRARIES += engine-openmpi.la
