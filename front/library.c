@@ -155,7 +155,10 @@ bool shunt_library_find(const void *caller, struct shunt_library *library)
 
 void *shunt_library_symbol(const struct shunt_library *library, const char *name)
 {
-    return dlsym(library->handle, name);
+    /* RTLD_NEXT means behind the caller of dlsym: no tail call may make that somebody else, such as an engine. */
+    void *volatile function = dlsym(library->handle, name);
+
+    return function;
 }
 
 bool shunt_library_first(void)
