@@ -8,7 +8,7 @@ AC_DEFUN([SHUNT_CUDA], [
     AC_ARG_WITH([gpu-arch], [AS_HELP_STRING([--with-gpu-arch=LIST],
         [compute capabilities to build the kernels for, e.g. 90; PTX of the last is added for later GPUs
          (default: 80,86,89,90,100, as far as nvcc knows them)])], [], [with_gpu_arch=])
-    AC_ARG_VAR([NVCC], [the CUDA compiler])
+    AC_ARG_VAR([NVCC], [the CUDA compiler; no: do without])
     CUDA_CPPFLAGS=
     CUDA_HOME_DIR=
     shunt_have_cuda=no
@@ -28,7 +28,8 @@ AC_DEFUN([SHUNT_CUDA], [
             [AS_IF([test "x$with_cuda" != xyes],
                 [AC_MSG_RESULT([no]); AC_MSG_ERROR([--with-cuda=$with_cuda: no include/cuda.h in there])])])
         AC_MSG_RESULT([${CUDA_HOME_DIR:-no}])
-        AC_PATH_PROG([NVCC], [nvcc], [], [$CUDA_HOME_DIR/bin$PATH_SEPARATOR$PATH])
+        AS_IF([test "x$NVCC" = xno], [NVCC=],
+            [AC_PATH_PROG([NVCC], [nvcc], [], [$CUDA_HOME_DIR/bin$PATH_SEPARATOR$PATH])])
     ])
     AS_IF([test $shunt_have_cuda = no], [NVCC=])
     SHUNT_GENCODE
