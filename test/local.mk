@@ -14,6 +14,7 @@ AM_TESTS_ENVIRONMENT = \
 	PYTHON='$(PYTHON)'; export PYTHON;
 
 script_tests = \
+	%reldir%/files.sh \
 	%reldir%/info.sh \
 	%reldir%/layers.sh \
 	%reldir%/layers_fail.sh \
