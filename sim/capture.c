@@ -46,6 +46,21 @@ CUresult sim_capture_check(void)
     return result;
 }
 
+CUresult sim_capture_break(CUgraph graph)
+{
+    graph->invalid = true;
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+
+void sim_capture_break_if(CUgraph graph)
+{
+    pthread_mutex_lock(&lock);
+    for (struct CUgraph_st *g = captures; g; g = g->next_capture)
+        if (g == graph)
+            g->invalid = true;
+    pthread_mutex_unlock(&lock);
+}
+
 CUresult sim_capture_add(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args)
 {
     if (s->capture->invalid)

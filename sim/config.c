@@ -116,6 +116,7 @@ static void read_visible(const char *text)
             return;
         if (seen & 1u << gpu) {
             config.n_visible = 0;
+            config.named_twice = true;
             return;
         }
         seen |= 1u << gpu;

@@ -38,6 +38,7 @@ struct sim_config {
     bool blocking;   /* CUDA_LAUNCH_BLOCKING: a launch returns after the kernel */
     int visible[SIM_MAX_GPUS]; /* the GPU behind each ordinal, by CUDA_VISIBLE_DEVICES */
     int n_visible;
+    bool named_twice; /* CUDA_VISIBLE_DEVICES has one GPU twice, and so none is visible */
 };
 
 extern const struct sim_preset sim_presets[];

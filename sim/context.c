@@ -62,7 +62,7 @@ static CUresult start(struct CUctx_st *c)
     return CUDA_SUCCESS;
 }
 
-/* With sim.lock held: all of the context's work, streams and memory end with it. */
+/* With sim.lock held: all of the context's work, streams and memory end with it. (Who has retained it still has.) */
 static void stop(struct CUctx_st *c)
 {
     sim_executor_stop(&c->executor);
@@ -71,7 +71,6 @@ static void stop(struct CUctx_st *c)
     c->live = false;
     sim_context_drop_memory(c);
     sim_table_unlock();
-    c->retains = 0;
     c->flags = 0;
     c->peers = 0;
     /* An error ends with the last context that could have made it */
@@ -141,7 +140,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
     struct CUctx_st *c = sim.primary[device];
     if (!c || !c->retains)
         result = CUDA_ERROR_INVALID_CONTEXT;
-    else if (!--c->retains)
+    else if (!--c->retains && c->live)
         stop(c);
     pthread_mutex_unlock(&sim.lock);
     return result;
@@ -248,12 +247,18 @@ CUresult cuCtxGetCurrent(CUcontext *ctx)
     return CUDA_SUCCESS;
 }
 
+/* A primary context may become current while it is not active: what needs it then fails. */
+static bool settable(CUcontext ctx)
+{
+    return ctx->live || ctx->primary;
+}
+
 CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     CUresult result = sim_ready();
     if (result)
         return result;
-    if (ctx && !ctx->live)
+    if (ctx && !settable(ctx))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (!ctx)
         depth -= depth > 0;
@@ -270,8 +275,8 @@ CUresult cuCtxPushCurrent(CUcontext ctx)
     if (result)
         return result;
     if (!ctx)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (!ctx->live)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!settable(ctx))
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (depth == STACK_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -296,13 +301,16 @@ CUresult cuCtxPopCurrent(CUcontext *ctx)
 
 CUresult cuCtxGetDevice(CUdevice *device)
 {
-    CUcontext ctx;
-    CUresult result = sim_current(&ctx);
+    CUresult result = sim_ready();
     if (result)
         return result;
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    *device = ctx->device;
+    if (!depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!settable(stack[depth - 1]))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *device = stack[depth - 1]->device; /* also of a primary context that is not active */
     return CUDA_SUCCESS;
 }
 
@@ -336,7 +344,7 @@ CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned *version)
     CUresult result = usable_or_current(&ctx);
     if (!result)
         *version = 3020;
-    return result;
+    return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_INVALID_CONTEXT : result;
 }
 
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
@@ -375,9 +383,7 @@ CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
         return result;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    if (peer->device == ctx->device)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (sim_has_fault(SIM_FAULT_NOP2P))
+    if (peer->device == ctx->device || sim_has_fault(SIM_FAULT_NOP2P))
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (ctx->peers & 1u << peer->device)
         return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;

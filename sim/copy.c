@@ -19,7 +19,7 @@ static struct {
     bool taken;
 } bounces[SIM_BOUNCES];
 
-enum place { PAGEABLE, VISIBLE_HOST, VISIBLE_DEVICE, NOWHERE };
+enum place { PAGEABLE, REGISTERED, VISIBLE_HOST, VISIBLE_DEVICE, NOWHERE };
 
 /* Where `bytes` at `p` are, and if the executor sees them. NOWHERE: they run over the end of a block. */
 static enum place place_of(CUdeviceptr p, size_t bytes)
@@ -27,21 +27,22 @@ static enum place place_of(CUdeviceptr p, size_t bytes)
     enum place place = PAGEABLE;
     sim_table_read_lock();
     struct sim_block *b = sim_block_at(p);
-    if (b && b->kind != SIM_REGISTERED) {
-        place = b->kind == SIM_HOST ? VISIBLE_HOST : VISIBLE_DEVICE;
+    if (b) {
+        place = b->kind == SIM_REGISTERED ? REGISTERED
+                : b->kind == SIM_HOST     ? VISIBLE_HOST
+                                          : VISIBLE_DEVICE;
         for (CUdeviceptr end = p + bytes; b && end > b->address + b->bytes;) {
             CUdeviceptr after = b->address + b->bytes;
             b = b->kind == SIM_VMM ? sim_block_at(after) : NULL; /* mappings may adjoin */
         }
         if (!b)
-            place = NOWHERE;
+            place = place == REGISTERED ? PAGEABLE : NOWHERE;
     }
     sim_table_unlock();
     return place;
 }
 
-/* A piece whose last use is over */
-static CUresult take_bounce(unsigned *index)
+CUresult sim_bounce_take(unsigned *index)
 {
     static unsigned next;
     for (;;) {
@@ -66,13 +67,12 @@ static CUresult take_bounce(unsigned *index)
     }
 }
 
-/* Free when the stream has done `value`; value 0: free now */
-static void put_bounce(unsigned index, struct CUstream_st *s, uint64_t value)
+void sim_bounce_put(unsigned index, struct CUstream_st *s, uint64_t value)
 {
     pthread_mutex_lock(&bounce_lock);
     bounces[index].queue = value ? sim_queue_of(s) : NULL;
     bounces[index].value = value;
-    bounces[index].ctx = s->ctx;
+    bounces[index].ctx = s ? s->ctx : NULL;
     bounces[index].taken = false;
     pthread_mutex_unlock(&bounce_lock);
 }
@@ -83,7 +83,7 @@ static struct sim_cmd copy_command(CUdeviceptr to, CUdeviceptr from, size_t byte
 }
 
 /* The executor knows the pieces at the place where it has the shared memory: told as an offset, below all addresses */
-static CUdeviceptr bounce_address(unsigned index)
+CUdeviceptr sim_bounce_address(unsigned index)
 {
     return offsetof(struct sim_shared, bounce) + (CUdeviceptr)index * SIM_BOUNCE_BYTES;
 }
@@ -95,12 +95,12 @@ static CUresult from_pageable(struct CUstream_st *s, CUdeviceptr to, const char 
     while (bytes && !result) {
         size_t piece = bytes < SIM_BOUNCE_BYTES ? bytes : SIM_BOUNCE_BYTES;
         uint64_t value = 0;
-        if ((result = take_bounce(&i)))
+        if ((result = sim_bounce_take(&i)))
             break;
         memcpy(sim.shared->bounce[i], from, piece);
-        struct sim_cmd copy = copy_command(to, bounce_address(i), piece);
+        struct sim_cmd copy = copy_command(to, sim_bounce_address(i), piece);
         result = sim_submit(s, &copy, NULL, &value);
-        put_bounce(i, s, value);
+        sim_bounce_put(i, s, value);
         to += piece;
         from += piece;
         bytes -= piece;
@@ -126,15 +126,15 @@ static CUresult to_pageable(struct CUstream_st *s, char *to, CUdeviceptr from, s
             if (!result)
                 memcpy(to + come, sim.shared->bounce[way[w].index], way[w].bytes);
             come += way[w].bytes;
-            put_bounce(way[w].index, s, result ? way[w].value : 0);
+            sim_bounce_put(way[w].index, s, result ? way[w].value : 0);
             way[w].bytes = 0;
         }
         if (result && !way[!w].bytes)
             break;
-        if (asked == bytes || result || (result = take_bounce(&way[w].index)))
+        if (asked == bytes || result || (result = sim_bounce_take(&way[w].index)))
             continue;
         way[w].bytes = bytes - asked < SIM_BOUNCE_BYTES ? bytes - asked : SIM_BOUNCE_BYTES;
-        struct sim_cmd copy = copy_command(bounce_address(way[w].index), from + asked, way[w].bytes);
+        struct sim_cmd copy = copy_command(sim_bounce_address(way[w].index), from + asked, way[w].bytes);
         result = sim_submit(s, &copy, NULL, &way[w].value);
         asked += way[w].bytes;
     }
@@ -143,45 +143,54 @@ static CUresult to_pageable(struct CUstream_st *s, char *to, CUdeviceptr from, s
 
 enum direction { ANY, TO_DEVICE, TO_HOST, ON_DEVICE };
 
-/* Put the copy into the stream; *done: it is complete already. */
-static CUresult start_copy(struct CUstream_st *s, CUdeviceptr to, CUdeviceptr from, size_t bytes,
-                           enum direction direction, bool *synchronous)
+static bool on_device(enum place p)
 {
-    enum place target = place_of(to, bytes), source = place_of(from, bytes);
-    if (target == NOWHERE || source == NOWHERE ||
-        ((direction == TO_DEVICE || direction == ON_DEVICE) && target == PAGEABLE) ||
-        ((direction == TO_HOST || direction == ON_DEVICE) && source == PAGEABLE))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (target == PAGEABLE || source == PAGEABLE) {
-        if (s->capture)
-            return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-        *synchronous = false; /* as synchronous as it needs to be, by itself */
-        if (target != PAGEABLE)
-            return from_pageable(s, to, (const char *)(uintptr_t)from, bytes);
-        if (source != PAGEABLE)
-            return to_pageable(s, (char *)(uintptr_t)to, from, bytes);
-        CUresult result = sim_stream_wait(s);
-        if (!result)
-            memmove((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
-        return result;
-    }
-    *synchronous = target == VISIBLE_HOST || source == VISIBLE_HOST;
-    struct sim_cmd copy = copy_command(to, from, bytes);
-    return sim_submit(s, &copy, NULL, NULL);
+    return p == VISIBLE_HOST || p == VISIBLE_DEVICE;
+}
+
+/* One side or both are memory that the executor does not see */
+static CUresult copy_unseen(struct CUstream_st *s, bool wait, CUdeviceptr to, enum place target, CUdeviceptr from,
+                            enum place source, size_t bytes)
+{
+    char *host_to = (char *)(uintptr_t)to;
+    const char *host_from = (const char *)(uintptr_t)from;
+    if (s->capture)
+        return sim_capture_break(s->capture);
+    if (!wait && target == REGISTERED && on_device(source))
+        return sim_copy_registered(s, from, host_to, bytes, true);
+    if (!wait && source == REGISTERED && on_device(target))
+        return sim_copy_registered(s, to, (char *)(uintptr_t)from, bytes, false);
+    if (on_device(target))
+        return from_pageable(s, to, host_from, bytes);
+    if (on_device(source))
+        return to_pageable(s, host_to, from, bytes);
+    CUresult result = sim_stream_wait(s);
+    if (!result)
+        memmove(host_to, host_from, bytes);
+    return result;
 }
 
 static CUresult copy(CUstream stream, bool wait, CUdeviceptr to, CUdeviceptr from, size_t bytes,
                      enum direction direction)
 {
     struct CUstream_st *s;
-    bool synchronous;
     CUresult result = sim_stream_of(stream, &s);
     if (!result && wait)
         result = sim_capture_check();
     if (result || !bytes)
         return result;
-    result = start_copy(s, to, from, bytes, direction, &synchronous);
-    return !result && wait && synchronous ? sim_stream_wait(s) : result;
+    enum place target = place_of(to, bytes), source = place_of(from, bytes);
+    if (target == NOWHERE || source == NOWHERE ||
+        ((direction == TO_DEVICE || direction == ON_DEVICE) && !on_device(target)) ||
+        ((direction == TO_HOST || direction == ON_DEVICE) && !on_device(source)))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!on_device(target) || !on_device(source))
+        return copy_unseen(s, wait, to, target, from, source, bytes);
+    struct sim_cmd command = copy_command(to, from, bytes);
+    result = sim_submit(s, &command, NULL, NULL);
+    /* Between two places on the device the host does not wait */
+    bool host = target == VISIBLE_HOST || source == VISIBLE_HOST;
+    return !result && wait && host ? sim_stream_wait(s) : result;
 }
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
@@ -250,7 +259,7 @@ static CUresult fill(CUstream stream, bool wait, CUdeviceptr to, unsigned value,
     if (result || !count)
         return result;
     enum place place = place_of(to, count * width);
-    if (to % width || place == PAGEABLE || place == NOWHERE)
+    if (to % width || !on_device(place))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_cmd set = {.op = SIM_OP_SET, .bytes = sizeof set, .set = {to, count, value, width}};
     result = sim_submit(s, &set, NULL, NULL);

@@ -23,7 +23,7 @@ SIM_ERRORS(SIM_X)
 
 cudaError_t sim_runtime_note(cudaError_t error)
 {
-    if (error)
+    if (error && error != cudaErrorNotReady)
         last = error;
     return error;
 }
@@ -56,7 +56,7 @@ cudaError_t sim_runtime_ready(void)
         result = cuCtxGetCurrent(&ctx);
     if (result)
         return sim_runtime_result(result);
-    if (!ctx || cuCtxGetApiVersion(ctx, &unused) == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    if (!ctx || cuCtxGetApiVersion(ctx, &unused) == CUDA_ERROR_INVALID_CONTEXT)
         result = use(device);
     return sim_runtime_result(result);
 }
@@ -125,8 +125,10 @@ cudaError_t cudaDeviceReset(void)
     if (error)
         return error;
     pthread_mutex_lock(&lock);
-    retained[current] = false;
     CUresult result = cuDevicePrimaryCtxReset(current);
+    if (!result && retained[current])
+        result = cuDevicePrimaryCtxRelease(current);
+    retained[current] = false;
     pthread_mutex_unlock(&lock);
     return sim_runtime_result(result);
 }
@@ -226,6 +228,10 @@ const char *cudaGetErrorName(cudaError_t error)
         return "cudaErrorInvalidConfiguration";
     case cudaErrorInvalidDeviceFunction:
         return "cudaErrorInvalidDeviceFunction";
+    case cudaErrorInvalidPitchValue:
+        return "cudaErrorInvalidPitchValue";
+    case cudaErrorInvalidMemcpyDirection:
+        return "cudaErrorInvalidMemcpyDirection";
 #define SIM_X(driver, runtime, words)                                                              \
     case cudaError##runtime:                                                                       \
         return "cudaError" #runtime;
@@ -238,12 +244,25 @@ const char *cudaGetErrorName(cudaError_t error)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    const char *text;
-    if (error == cudaErrorInvalidConfiguration)
+    switch (error) {
+    case cudaErrorInvalidConfiguration:
         return "invalid configuration argument";
-    if (error == cudaErrorInvalidDeviceFunction)
+    case cudaErrorInvalidDeviceFunction:
         return "invalid device function";
-    return cuGetErrorString((CUresult)error, &text) ? "unrecognized error code" : text;
+    case cudaErrorInvalidPitchValue:
+        return "invalid pitch argument";
+    case cudaErrorInvalidMemcpyDirection:
+        return "invalid copy direction for memcpy";
+    case cudaSuccess:
+        return "no error";
+#define SIM_X(driver, runtime, words)                                                              \
+    case cudaError##runtime:                                                                       \
+        return words;
+        SIM_ERRORS(SIM_X)
+#undef SIM_X
+    default:
+        return "unrecognized error code";
+    }
 }
 
 /* ---- versions and the driver's entry points ---- */

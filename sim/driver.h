@@ -160,7 +160,8 @@ void sim_unmap_everywhere(CUdeviceptr address, size_t bytes);
 CUdeviceptr sim_reserve(size_t bytes, size_t align, CUdeviceptr want);
 void sim_unreserve(CUdeviceptr address, size_t bytes);
 
-/* Are these addresses part of one reservation? */
+/* The reservation that `p` is in; are these addresses part of one? */
+bool sim_reservation_of(CUdeviceptr p, CUdeviceptr *start, size_t *bytes);
 bool sim_reserved(CUdeviceptr address, size_t bytes);
 
 void sim_table_lock(void);
@@ -232,10 +233,27 @@ CUresult sim_context_wait(CUcontext ctx);
 /* NOT_READY while a blocking stream has work */
 CUresult sim_blocking_idle(CUcontext ctx);
 
+/* ---- copies of memory that executors do not see (copy.c, hostfn.c) ---- */
+
+/* A piece of shared memory whose last use is over; given back with what has to be done before its next use (value 0:
+ * nothing). Executors are told its address as an offset in the shared memory. */
+CUresult sim_bounce_take(unsigned *index);
+void sim_bounce_put(unsigned index, struct CUstream_st *s, uint64_t value);
+CUdeviceptr sim_bounce_address(unsigned index);
+
+/* In stream order, by the application's host thread and the executor in turn */
+CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *host, size_t bytes, bool to_host);
+
 /* ---- capture (capture.c) and graphs (graph.c) ---- */
 
 /* An error if the calling thread must not do something that could break a capture in progress */
 CUresult sim_capture_check(void);
+
+/* The error for a call that a capture in progress does not survive */
+CUresult sim_capture_break(CUgraph graph);
+
+/* The same if `graph` is still being captured: it may have been destroyed since */
+void sim_capture_break_if(CUgraph graph);
 CUresult sim_capture_add(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args);
 CUresult sim_capture_join(struct CUstream_st *s, CUgraph graph);
 

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -58,11 +59,22 @@ static int make_file(uint64_t bytes)
     return fd;
 }
 
+/* At exit, before what was registered before cuInit: that finds the driver shut down, as on hardware. */
+static void end(void)
+{
+    if (atomic_load(&sim.life) != SIM_ALIVE)
+        return;
+    atomic_store(&sim.life, SIM_ENDED);
+    for (struct CUctx_st *c = sim.contexts; c; c = c->next)
+        if (c->live)
+            sim_executor_stop(&c->executor);
+}
+
 static CUresult come_alive(void)
 {
     struct timespec now;
     if (!sim_config()->n_visible)
-        return CUDA_ERROR_NO_DEVICE;
+        return sim_config()->named_twice ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_NO_DEVICE;
     sim.shared_fd = make_file(sizeof *sim.shared);
     sim.host_fd = make_file(1ull << 46);
     if (sim.shared_fd < 0 || sim.host_fd < 0)
@@ -75,6 +87,7 @@ static CUresult come_alive(void)
     clock_gettime(CLOCK_REALTIME, &now);
     sim.shared->nonce = (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 40;
     pthread_atfork(NULL, NULL, in_fork_child);
+    atexit(end);
     atomic_store_explicit(&sim.life, SIM_ALIVE, memory_order_release);
     return CUDA_SUCCESS;
 }
@@ -92,17 +105,6 @@ CUresult cuInit(unsigned flags)
     return result;
 }
 
-/* What is called after this, from other libraries' destructors, finds the driver shut down. */
-__attribute__((destructor)) static void end(void)
-{
-    if (atomic_load(&sim.life) != SIM_ALIVE)
-        return;
-    atomic_store(&sim.life, SIM_ENDED);
-    for (struct CUctx_st *c = sim.contexts; c; c = c->next)
-        if (c->live)
-            sim_executor_stop(&c->executor);
-}
-
 CUresult cuDriverGetVersion(int *version)
 {
     if (!version)
@@ -113,6 +115,8 @@ CUresult cuDriverGetVersion(int *version)
 
 CUresult cuGetErrorName(CUresult error, const char **text)
 {
+    if (sim_ready() == CUDA_ERROR_DEINITIALIZED)
+        return CUDA_ERROR_DEINITIALIZED;
     switch (error) {
     case CUDA_SUCCESS:
         *text = "CUDA_SUCCESS";
@@ -131,6 +135,8 @@ CUresult cuGetErrorName(CUresult error, const char **text)
 
 CUresult cuGetErrorString(CUresult error, const char **text)
 {
+    if (sim_ready() == CUDA_ERROR_DEINITIALIZED)
+        return CUDA_ERROR_DEINITIALIZED;
     switch (error) {
     case CUDA_SUCCESS:
         *text = "no error";
@@ -229,7 +235,7 @@ CUresult cuGetProcAddress(const char *name, void **entry, int version, cuuint64_
     *entry = strncmp(name, "cu", 2) || strlen(name) > 128 ? NULL : find_entry(name, version);
     if (status)
         *status = *entry ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    return *entry ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return *entry || status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 /* The form of programs built before CUDA 12 */

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events: an event is a place in a queue. Also what else orders streams: waits for and writes of words in memory, and
- * functions of the host.
+ * Events: an event is a place in a queue. Also what else orders streams: waits for and writes of words in memory.
  */
 #include "sim/driver.h"
 
-#include <signal.h>
 #include <stdlib.h>
 
 static CUresult check(CUevent event)
@@ -111,6 +109,13 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return cuEventRecordWithFlags(event, stream, 0);
 }
 
+/* An event of a capture cannot be waited for, and the capture breaks of it, if it is still going on. */
+static CUresult captured(const struct CUevent_st *e)
+{
+    sim_capture_break_if(e->capture);
+    return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 static bool happened(const struct CUevent_st *e)
 {
     return !e->recorded || atomic_load(&sim.shared->queue[e->queue].completed) >= e->value;
@@ -122,7 +127,7 @@ CUresult cuEventQuery(CUevent event)
     if (result)
         return result;
     if (event->capture)
-        return CUDA_ERROR_CAPTURED_EVENT;
+        return captured(event);
     if (happened(event))
         return (CUresult)atomic_load(&sim.shared->error);
     result = sim_error(event->ctx);
@@ -135,7 +140,7 @@ CUresult cuEventSynchronize(CUevent event)
     if (result)
         return result;
     if (event->capture)
-        return CUDA_ERROR_CAPTURED_EVENT;
+        return captured(event);
     return event->recorded ? sim_wait(event->ctx, &sim.shared->queue[event->queue], event->value) : CUDA_SUCCESS;
 }
 
@@ -250,58 +255,4 @@ CUresult cuStreamBatchMemOp(CUstream stream, unsigned n, CUstreamBatchMemOpParam
         }
     }
     return result;
-}
-
-/* ---- functions of the host ---- */
-
-/* Runs what executors ask for. It exists from the first such function on and makes no CUDA call. */
-static void *run_host_functions(void *unused)
-{
-    (void)unused;
-    for (;;) {
-        uint32_t rung = atomic_load(&sim.shared->host_bell);
-        for (unsigned i = 0; i < SIM_STREAMS; i++) {
-            struct sim_queue *q = &sim.shared->queue[i];
-            if (atomic_load(&q->host) != SIM_HOST_ASKED)
-                continue;
-            ((CUhostFn)(uintptr_t)q->host_function)((void *)(uintptr_t)q->host_data);
-            atomic_store(&q->host, SIM_HOST_NONE);
-            sim_wake(&q->host);
-        }
-        sim_sleep(&sim.shared->host_bell, rung, 1000);
-    }
-    return NULL;
-}
-
-static CUresult start_host_thread(void)
-{
-    static bool started;
-    sigset_t all, old;
-    pthread_t thread;
-    sigfillset(&all);
-    pthread_mutex_lock(&sim.lock);
-    if (!started) {
-        pthread_sigmask(SIG_BLOCK, &all, &old);
-        started = !pthread_create(&thread, NULL, run_host_functions, NULL);
-        pthread_sigmask(SIG_SETMASK, &old, NULL);
-        if (started)
-            pthread_detach(thread);
-    }
-    pthread_mutex_unlock(&sim.lock);
-    return started ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
-}
-
-CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
-{
-    struct CUstream_st *s;
-    CUresult result = sim_stream_of(stream, &s);
-    if (!result && !function)
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (!result)
-        result = start_host_thread();
-    if (result)
-        return result;
-    struct sim_cmd call = {.op = SIM_OP_HOST, .bytes = sizeof call,
-                           .host = {(uintptr_t)function, (uintptr_t)data}};
-    return sim_submit(s, &call, NULL, NULL);
 }

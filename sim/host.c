@@ -39,8 +39,11 @@ static CUresult place(struct sim_block *b)
 static CUresult allocate(CUcontext ctx, size_t bytes, enum sim_kind kind, unsigned flags, CUdeviceptr *address)
 {
     struct sim_block *b;
-    if (!bytes)
+    if (!bytes && kind == SIM_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
+    *address = 0;
+    if (!bytes)
+        return CUDA_SUCCESS;
     if (bytes > SIZE_MAX / 2 || (sim_has_fault(SIM_FAULT_NOMEM) && bytes > 1u << 20) || !(b = calloc(1, sizeof *b)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     b->bytes = bytes;
@@ -48,6 +51,7 @@ static CUresult allocate(CUcontext ctx, size_t bytes, enum sim_kind kind, unsign
     b->ctx = ctx;
     b->device = ctx->device;
     b->flags = flags;
+    b->sync_memops = kind == SIM_MANAGED;
     b->export = -1;
     b->id = atomic_fetch_add(&sim.next_buffer_id, 1) + 1;
     sim_table_lock();

@@ -19,6 +19,7 @@ sim_driver_sources = \
 	%reldir%/graph.c \
 	%reldir%/graph.h \
 	%reldir%/host.c \
+	%reldir%/hostfn.c \
 	%reldir%/ipc.c \
 	%reldir%/launch.c \
 	%reldir%/launch.h \

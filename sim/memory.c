@@ -154,10 +154,13 @@ static CUcontext freeable(CUdeviceptr address)
 CUresult cuMemFree(CUdeviceptr address)
 {
     CUcontext ctx;
-    CUresult result = sim_current(&ctx);
+    CUresult result = sim_ready();
+    if (result || !address)
+        return result;
+    result = sim_current(&ctx);
     if (!result)
         result = sim_capture_check();
-    if (result || !address)
+    if (result)
         return result;
     ctx = freeable(address);
     if (!ctx)

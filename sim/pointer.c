@@ -119,6 +119,34 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     return result;
 }
 
+/*
+ * The value for a pointer that is in no block, with all quirks of the real driver: the size of its range is not
+ * answered at all, unless it is in a reservation. False: the place for the answer stays as it is.
+ */
+static bool ask_unknown(CUdeviceptr p, CUpointer_attribute attribute, uint64_t *value)
+{
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    bool reserved = sim_reservation_of(p, &start, &bytes);
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *value = (uint32_t)CU_DEVICE_INVALID;
+        return true;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *value = p;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *value = start;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *value = bytes;
+        return reserved;
+    default:
+        *value = 0;
+        return true;
+    }
+}
+
 /* What does not apply to the pointer is 0; only an attribute that does not exist is an error. */
 CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, void **data, CUdeviceptr p)
 {
@@ -134,11 +162,8 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, voi
     struct sim_block *b = sim_block_at(p);
     for (unsigned i = 0; i < n; i++) {
         uint64_t value = 0;
-        if (!b && attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-            value = (uint32_t)CU_DEVICE_INVALID;
-        else if (b && ask(b, p, attributes[i], &value))
-            value = 0;
-        memcpy(data[i], &value, attribute_size(attributes[i]));
+        if (b ? !ask(b, p, attributes[i], &value) || !(value = 0) : ask_unknown(p, attributes[i], &value))
+            memcpy(data[i], &value, attribute_size(attributes[i]));
     }
     sim_table_unlock();
     return CUDA_SUCCESS;

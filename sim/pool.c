@@ -105,8 +105,11 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPoo
     CUresult result = sim_stream_of(stream, &s);
     if (result)
         return result;
-    if (!address || !bytes || !pool)
+    if (!address || !pool)
         return CUDA_ERROR_INVALID_VALUE;
+    *address = 0;
+    if (!bytes)
+        return CUDA_SUCCESS;
     if (s->capture)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     sim_table_lock();

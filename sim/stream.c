@@ -209,9 +209,7 @@ CUresult cuStreamSynchronize(CUstream stream)
     CUresult result = sim_stream_of(stream, &s);
     if (result)
         return result;
-    if (s->capture)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    return sim_stream_wait(s);
+    return s->capture ? sim_capture_break(s->capture) : sim_stream_wait(s);
 }
 
 CUresult cuStreamQuery(CUstream stream)
@@ -221,7 +219,7 @@ CUresult cuStreamQuery(CUstream stream)
     if (result)
         return result;
     if (s->capture)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        return sim_capture_break(s->capture);
     struct sim_queue *q = sim_queue_of(s);
     if (atomic_load(&q->completed) < atomic_load(&q->submitted)) {
         result = sim_error(s->ctx);

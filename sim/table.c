@@ -128,12 +128,22 @@ void sim_unreserve(CUdeviceptr address, size_t bytes)
         }
 }
 
-bool sim_reserved(CUdeviceptr address, size_t bytes)
+bool sim_reservation_of(CUdeviceptr p, CUdeviceptr *start, size_t *bytes)
 {
     for (size_t i = 0; i < n_ranges; i++)
-        if (address - ranges[i].address < ranges[i].bytes)
-            return bytes <= ranges[i].address + ranges[i].bytes - address;
+        if (p - ranges[i].address < ranges[i].bytes) {
+            *start = ranges[i].address;
+            *bytes = ranges[i].bytes;
+            return true;
+        }
     return false;
+}
+
+bool sim_reserved(CUdeviceptr address, size_t bytes)
+{
+    CUdeviceptr start;
+    size_t room;
+    return sim_reservation_of(address, &start, &room) && bytes <= start + room - address;
 }
 
 /* How many blocks begin at or below `p` */

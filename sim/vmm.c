@@ -206,7 +206,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     return result;
 }
 
-/* Mappings are taken away whole. */
+/* Mappings are taken away whole; where nothing is mapped there is nothing to do. */
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
 {
     CUresult result = sim_ready();
@@ -215,11 +215,18 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)
     CUdeviceptr end = address + bytes;
     sim_table_lock();
     struct sim_block *b = sim_block_at(address);
-    if (!b || b->kind != SIM_VMM || b->address != address || b->address + b->bytes > end)
+    if (!bytes || !sim_reserved(address, bytes) || (b && b->address != address))
         result = CUDA_ERROR_INVALID_VALUE;
-    while (!result && address < end && (b = sim_block_at(address)) && b->kind == SIM_VMM) {
-        address += b->bytes;
-        sim_block_release(b);
+    while (!result && address < end) {
+        b = sim_block_at(address);
+        b = b ? b : sim_block_above(address);
+        if (!b || b->address >= end)
+            break;
+        address = b->address + b->bytes;
+        if (b->kind != SIM_VMM || address > end)
+            result = CUDA_ERROR_INVALID_VALUE;
+        else
+            sim_block_release(b);
     }
     sim_table_unlock();
     return result;
