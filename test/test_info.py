@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""shunt-info on simulated GPUs: what it finds, and what it says will be done."""
+import re
+
+import pytest
+
+import harness
+
+SERVED = "only MPI_Allreduce is served"
+
+
+def info(preset="h200x2", gpus=2, faults=(), **settings):
+    """What shunt-info prints, and the part of it on what will be done."""
+    if harness.REAL_GPUS or harness.BUILD["sim"] != "yes":
+        pytest.skip("the simulated GPU is needed")
+    changes = [f"{name}={value}" for name, value in settings.items()]
+    command = harness.simulation(preset, gpus, faults) + ["env", *changes, harness.PREFIX / "bin/shunt-info"]
+    text = harness.run(command, 30).good().out
+    return text, text.split("What will be done")[1]
+
+
+def matrix(text, name):
+    rows = re.search(rf"^  {name} .*\n((?: +GPU\d+ .*\n)+)", text, re.M)[1].splitlines()
+    return [row.split()[1:] for row in rows]
+
+
+def test_two_gpus():
+    text, outcome = info()
+    assert len(re.findall(r"^  GPU \d +NVIDIA H200, .* GiB, compute capability 9\.0$", text, re.M)) == 2
+    assert len(set(re.findall(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text))) == 2
+    assert matrix(text, "peer access") == [["-", "yes"], ["yes", "-"]]
+    assert matrix(text, "links") == [["-", "NV18"], ["NV18", "-"]]
+    assert SERVED in outcome and "because" not in outcome and "except" not in outcome
+
+
+def test_eight_gpus():
+    text, outcome = info("dgx-h100", 8)
+    assert matrix(text, "links") == [["-" if i == j else "NV18" for j in range(8)] for i in range(8)]
+    assert SERVED in outcome and "except" not in outcome
+
+
+def test_no_peer_access():
+    text, outcome = info(faults=["nop2p"])
+    assert matrix(text, "peer access") == [["-", "no"], ["no", "-"]]
+    assert SERVED in outcome and "except: no peer access between the GPUs (GPU 0 and GPU 1)" in outcome
+
+
+@pytest.mark.parametrize("case, cause", [
+    ({"gpus": 1}, "two ranks share a GPU (there is one)"),
+    ({"SHUNT_ALLREDUCE": "staged"}, "SHUNT_ALLREDUCE says so (staged)"),
+    ({"SHUNT_P2P_DISABLE": "1"}, "no peer access between the GPUs (SHUNT_P2P_DISABLE=1)"),
+    ({"SHUNT_ARENA_SIZE": "1000t"}, "no shared memory between the ranks of this node (too little in /dev/shm)"),
+])
+def test_all_through_host_memory(case, cause):
+    outcome = info(**case)[1]
+    assert f"because: {cause}" in outcome and "all of it goes through host memory" in outcome
+
+
+def test_disabled():
+    outcome = info(SHUNT_DISABLE="1")[1]
+    assert "goes to the MPI untouched, because: SHUNT_DISABLE=1" in outcome and SERVED not in outcome
