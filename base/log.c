@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/identity.h"
 
 enum { FD_CLOSED = -1, FD_REFUSED = -2, LINE_BYTES = 1024, HOST_BYTES = 64 };
 
@@ -257,15 +258,8 @@ void shunt_warn_once(enum shunt_reason reason, const char *format, ...)
 
 static int launcher_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *text = shunt_env(names[i]);
-        char *end = NULL;
-        long rank = text ? strtol(text, &end, 10) : -1;
-        if (rank >= 0 && end != text && *end == '\0')
-            return (int)rank;
-    }
-    return -1;
+    struct shunt_identity identity = {.world_rank = -1};
+    return shunt_identity_find(&identity) == SHUNT_OK ? identity.world_rank : -1;
 }
 
 static void print_help(void)

@@ -41,7 +41,7 @@ void shunt_stats_names(const char *const *colls, int ncolls, const char *const *
 
 /*
  * Use the arena's counters of this process from now on (counts so far are kept), and have the node's statistics wait
- * for this process. NULL: private again. Not while another thread attaches or finishes.
+ * for this process until it finishes or ends. NULL: private again. Not while another thread attaches or finishes.
  */
 void shunt_stats_attach(struct shunt_arena *arena);
 

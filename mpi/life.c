@@ -103,7 +103,6 @@ static void start_world(void)
     if (life.arena) {
         shunt_arena_set_world(life.arena, rank, size);
         shunt_arena_seal(life.arena);
-        shunt_stats_attach(life.arena);
     }
     life.phase = RUNNING;
     watch_for_cuda();
@@ -114,6 +113,7 @@ static void start_world(void)
 
 static void leave_arena(void)
 {
+    shunt_stats_attach(NULL);
     shunt_arena_leave(life.arena);
     life.arena = NULL;
 }
@@ -129,6 +129,7 @@ void shunt_hook_init_before(const struct shunt_call *call)
         life.phase = STARTING;
         if (shunt_arena_join(&life.arena) != SHUNT_OK)
             life.arena = NULL;
+        shunt_stats_attach(life.arena); /* already now: a peer that is done before we are through Init must wait for us */
     }
     errno = saved;
 }
@@ -164,7 +165,6 @@ void shunt_hook_final_before(const struct shunt_call *call)
         return;
     life.phase = ENDING;
     shunt_stats_finish(life.arena);
-    shunt_stats_attach(NULL);
     shunt_comm_stop();
     shunt_gpu_finish();
     shunt_host.Group_free(&life.world);
