@@ -5,6 +5,7 @@ info=${builddir:?}/tools/shunt-info
 work=$(mktemp -d "${TMPDIR:-/tmp}/info.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
+unset PMIX_NAMESPACE PMI_FD SLURM_JOB_ID SHUNT_SIM_PRESET LD_PRELOAD
 
 # show [NAME=VALUE...] ARGUMENTS...: runs it without a driver in reach and keeps what it says
 show()
@@ -54,6 +55,11 @@ says 'because: no engine is installed'
 show SHUNT_ENGINE_DIR="$work" "$info"
 says "$work/engine-openmpi.so, for Open MPI 4 and 5"
 says "$work/engine-strange.so, for an MPI that this program does not know"
+
+show "$info"
+says 'launcher             none here'
+show PMIX_NAMESPACE=job PMIX_RANK=5 OMPI_COMM_WORLD_LOCAL_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=4 "$info"
+says 'rank 5, number 1 of 4 on this node'
 
 show SHUNT_ARENA_SIZE=1000t "$info"
 says '(SHUNT_ARENA_SIZE): not enough'

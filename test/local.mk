@@ -137,4 +137,4 @@ else
 check-local:
 	@echo "SKIP: the multi-process tests (pytest was not found for $(PYTHON))"
 endif
-EXTRA_DIST += %reldir%/test_install.py
+EXTRA_DIST += %reldir%/test_info.py %reldir%/test_install.py

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/identity.h"
 #include "base/reasons.h"
 #include "tools/info_gpu.h"
 
@@ -236,10 +237,22 @@ static void print_gpus(const struct info_gpus *gpus)
 
 /* ---- node ---- */
 
+/* Ranks find each other by what their launcher tells. */
+static void print_launcher(void)
+{
+    struct shunt_identity identity = {.local_rank = -1, .world_rank = -1};
+    if (shunt_identity_find(&identity) == SHUNT_OK)
+        print_line("launcher", "rank %d, number %d of %d on this node; they meet in /dev/shm/%s", identity.world_rank,
+                   identity.local_rank, identity.local_size, identity.name);
+    else
+        print_line("launcher", "none here (mpirun -n 1 shunt-info tells more); such a process shares no memory with others");
+}
+
 static void print_node(struct found *found)
 {
     struct statvfs system;
     printf("\nNode\n");
+    print_launcher();
     if (statvfs("/dev/shm", &system) != 0 || access("/dev/shm", W_OK) != 0) {
         print_line("/dev/shm", "cannot be used: %s", strerror(errno));
         return;

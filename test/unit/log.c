@@ -28,7 +28,7 @@ static void start_log(const char *level, const char *subsystems, const char *fil
     setenv("SHUNT_DEBUG", level, 1);
     setenv("SHUNT_DEBUG_SUBSYS", subsystems, 1);
     setenv("SHUNT_DEBUG_FILE", file, 1);
-    setenv("PMI_RANK", rank, 1);
+    setenv("PMIX_RANK", rank, 1);
     settings_drop(&conf);
     shunt_conf_load(&conf);
     shunt_conf_use(&conf);
@@ -298,7 +298,8 @@ int main(void)
     host[strcspn(host, ".")] = '\0';
     if (!mkdtemp(folder))
         return 1;
-    static const char *const launcher[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID"};
+    static const char *const launcher[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMI_FD", "SLURM_PROCID"};
+    setenv("PMIX_NAMESPACE", "a job", 1);
     for (size_t i = 0; i < sizeof launcher / sizeof launcher[0]; i++)
         unsetenv(launcher[i]);
     const struct CMUnitTest tests[] = {
