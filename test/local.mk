@@ -85,7 +85,7 @@ endif
 
 if HAVE_SIM
 check_PROGRAMS += %reldir%/unit/sim_kernels
-%canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp
+%canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp %reldir%/unit/sim_kernels.cuh
 %canon_reldir%_unit_sim_kernels_LDADD = libsimkernel.la $(CMOCKA_LIBS)
 endif
 endif
