@@ -77,6 +77,11 @@ sim_LTLIBRARIES += %reldir%/libcuda.la %reldir%/libcudart.la
 	-Wl,--no-as-needed,%reldir%/.libs/libcuda.so.1 -Wl,--version-script=$(top_srcdir)/%reldir%/cudart.map
 %canon_reldir%_libcudart_la_DEPENDENCIES = %reldir%/libcuda.la %reldir%/cudart.map
 
+sim_LTLIBRARIES += %reldir%/libnvidia-ml.la
+%canon_reldir%_libnvidia_ml_la_SOURCES = %reldir%/nvml.c %reldir%/nvml_abi.h
+%canon_reldir%_libnvidia_ml_la_LIBADD = libsimconfig.la
+%canon_reldir%_libnvidia_ml_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0
+
 sim_PROGRAMS += %reldir%/shunt-sim-executor
 %canon_reldir%_shunt_sim_executor_SOURCES = $(sim_executor_sources) $(sim_queue_sources)
 %canon_reldir%_shunt_sim_executor_CPPFLAGS = $(sim_cppflags)
