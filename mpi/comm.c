@@ -295,7 +295,7 @@ void shunt_hook_comm_after(struct shunt_call *call, int rc)
 
 void shunt_hook_free(const struct shunt_call *call)
 {
-    MPI_Comm handle = call->freecomm ? *call->freecomm : MPI_COMM_NULL;
+    MPI_Comm handle = call->newcomm ? *call->newcomm : MPI_COMM_NULL;
     int saved = errno;
 
     if (handle == MPI_COMM_NULL || handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF || shunt_life_forked())

@@ -117,7 +117,7 @@ static struct shunt_comm *create(struct shunt_call call, MPI_Comm made)
 
 static void free_comm(MPI_Comm comm)
 {
-    struct shunt_call call = { .id = SHUNT_CALL_Comm_free, .freecomm = &comm };
+    struct shunt_call call = { .id = SHUNT_CALL_Comm_free, .newcomm = &comm };
 
     shunt_hook_free(&call);
     end_comm(comm);
@@ -412,7 +412,7 @@ static void test_frees(void **state)
     assert_ptr_equal(shunt_comm_find(comm), now);
 
     /* The world and self are not to be had. */
-    struct shunt_call call = { .id = SHUNT_CALL_Comm_free, .freecomm = &(MPI_Comm){ MPI_COMM_WORLD } };
+    struct shunt_call call = { .id = SHUNT_CALL_Comm_free, .newcomm = &(MPI_Comm){ MPI_COMM_WORLD } };
     shunt_hook_free(&call);
     assert_non_null(shunt_comm_find(MPI_COMM_WORLD)->board);
     stop();
@@ -446,7 +446,7 @@ static void test_child(void **state)
     start_idup(&made, &request, 1);
     pid_t child = fork();
     if (child == 0) {
-        struct shunt_call call = { .id = SHUNT_CALL_Barrier, .comm = comm, .freecomm = &comm };
+        struct shunt_call call = { .id = SHUNT_CALL_Barrier, .comm = comm, .newcomm = &comm };
         struct shunt_board *board = shunt_comm_find(comm)->board;
         forked = true;
         shunt_comm_abandon();
