@@ -48,6 +48,10 @@ check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board
 %canon_reldir%_unit_pool_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_death_SOURCES = %reldir%/unit/death.c
 %canon_reldir%_unit_death_LDADD = libbase.la $(CMOCKA_LIBS)
+# 10 seconds; `stress_board SECONDS` for more
+check_PROGRAMS += %reldir%/unit/stress_board
+%canon_reldir%_unit_stress_board_SOURCES = %reldir%/unit/stress_board.c
+%canon_reldir%_unit_stress_board_LDADD = libbase.la
 
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
@@ -122,6 +126,14 @@ check_DATA += $(mpi_test_programs:%=%reldir%/mpich/%) %reldir%/mpich/liar.so
 %reldir%/mpich/%.so: $(srcdir)/%reldir%/%.c
 	$(call MPI_TEST_CC,$(MPICH_MPICC)) -shared -fPIC -o $@ $< -ldl
 endif
+
+# Without MPI: launched is for test_launchers.py, bench_board says what a board costs
+noinst_PROGRAMS += %reldir%/launched %reldir%/bench_board
+%canon_reldir%_launched_SOURCES = %reldir%/launched.c
+%canon_reldir%_launched_LDADD = libbase.la
+%canon_reldir%_bench_board_SOURCES = %reldir%/bench_board.c
+%canon_reldir%_bench_board_LDADD = libbase.la
+EXTRA_DIST += %reldir%/test_launchers.py
 
 # The multi-process tests run the installation in build/stage; build.json tells them what there is.
 # PYTESTFLAGS=-k... chooses some, CLIENTS_BUILD names the folder of test programs of others (see clients.sh)
