@@ -11,6 +11,12 @@
  * Scratch is a ring of `depth` chunks per block, area and sending rank, in the memory of the rank that receives. A
  * writer reuses a place only after a signal has told it that the chunk `depth` before has been read: a wait with
  * depth > 0. Signals count chunks: raising signal s for chunk c sets the peer's counter to c + 1.
+ *
+ * There is no start barrier. Steps of lag 0 write nothing but scratch area 0, at once; every plan therefore ends with
+ * waits that prove that its peers have read all that was sent to their area 0. What lies in area 1 may still be unread
+ * then: it may be written only after a signal of the same operation from that peer. A block whose first wait takes too
+ * long leaves and is run again from its beginning, as long as it has done no step of a higher lag: what it has sent is
+ * sent again, which only a peer that has used it already can tell.
  */
 #ifndef SHUNT_BASE_PLAN_H
 #define SHUNT_BASE_PLAN_H
@@ -22,7 +28,7 @@
 #define SHUNT_PLAN_REFS    (6 * SHUNT_PLAN_RANKS)
 #define SHUNT_PLAN_SIGNALS 4 /* counters per pair of ranks and block */
 #define SHUNT_PLAN_AREAS   2 /* scratch areas per pair of ranks */
-#define SHUNT_PLAN_BLOCKS  64
+#define SHUNT_PLAN_BLOCKS  128
 
 enum shunt_space {
     SHUNT_SPACE_IN,       /* my send buffer */

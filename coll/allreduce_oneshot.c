@@ -2,8 +2,8 @@
 /*
  * Allreduce, oneshot: every rank sends its whole vector to all others and adds all vectors in rank order.
  *
- * One hop, n - 1 times the bytes: for small messages. Under SHUNT_PLAN_LL a kernel of its own does both steps at once,
- * with the flags in the payload.
+ * One hop, n - 1 times the bytes: for small messages. Under SHUNT_PLAN_LL a kernel of its own does it at once, with the
+ * flags in the payload; without it, the end waits until the peers have read what was sent to them.
  */
 #include "coll/plan.h"
 
@@ -33,4 +33,7 @@ void shunt_plan_allreduce_oneshot(const struct shunt_shape *shape, uint32_t me, 
     shunt_plan_out(plan, add, (struct shunt_ref){ .space = SHUNT_SPACE_OUT, .rank = (uint8_t)me });
     add->raise = shunt_plan_others(plan);
     add->raise_signal = READ;
+
+    struct shunt_step *end = shunt_plan_step(plan, SHUNT_STEP_WAIT, 2);
+    end->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), READ, 0 };
 }

@@ -44,7 +44,6 @@ static struct {
     pthread_mutex_t lock; /* the process's launch lock */
     struct op *arrived;   /* all that have arrived and not left */
     struct op *running;   /* the one whose kernel is in flight */
-    uint64_t words;       /* done words in use */
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* What a call waits with. */
@@ -164,18 +163,6 @@ static void drive(struct shunt_arena *arena, struct shunt_device *device)
     pthread_mutex_unlock(&process.lock);
 }
 
-static bool enter_op(struct op *op)
-{
-    pthread_mutex_lock(&process.lock);
-    uint32_t word = (uint32_t)__builtin_ffsll((long long)~process.words);
-    if (word != 0) {
-        op->launch.word = word - 1;
-        process.words |= 1ull << op->launch.word;
-    }
-    pthread_mutex_unlock(&process.lock);
-    return word != 0;
-}
-
 static void list_op(struct op *op)
 {
     pthread_mutex_lock(&process.lock);
@@ -184,8 +171,7 @@ static void list_op(struct op *op)
     pthread_mutex_unlock(&process.lock);
 }
 
-/* Out of the list (if it is in it), its done word free. */
-static void leave_op(struct op *op)
+static void unlist_op(struct op *op)
 {
     pthread_mutex_lock(&process.lock);
     for (struct op **at = &process.arrived; *at != NULL; at = &(*at)->next) {
@@ -194,7 +180,6 @@ static void leave_op(struct op *op)
             break;
         }
     }
-    process.words &= ~(1ull << op->launch.word);
     pthread_mutex_unlock(&process.lock);
 }
 
@@ -365,22 +350,15 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
     op.launch = (struct shunt_launch){
         .type = task->type, .op = task->op, .in = task->send, .out = task->recv, .slots = slots
     };
-    if (!enter_op(&op)) {
-        outcome->reason = SHUNT_REASON_BOARD_FULL;
-        shunt_board_pass(w->board);
-        return SHUNT_PASS;
-    }
     fill_post(w->arena, device, task, &post);
     enum shunt_status status =
         shunt_board_arrive(w->board, &post, shunt_select_decide, &select, &op.round, &outcome->reason);
-    if (status == SHUNT_OK) {
-        list_op(&op);
-        status = wait_for_end(w, device, &op, slots, outcome);
-        leave_op(&op);
-        shunt_round_leave(&op.round);
+    if (status != SHUNT_OK)
         return status;
-    }
-    leave_op(&op);
+    list_op(&op);
+    status = wait_for_end(w, device, &op, slots, outcome);
+    unlist_op(&op);
+    shunt_round_leave(&op.round);
     return status;
 }
 
@@ -409,7 +387,10 @@ static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task
     if (process.arrived == NULL)
         shunt_peers_tidy(w->arena);
     pthread_mutex_unlock(&process.lock);
-    return open_peers(w, slots);
+    reason = open_peers(w, slots);
+    if (reason == SHUNT_REASON_NONE && !shunt_device_order(*device))
+        reason = SHUNT_REASON_CONTEXT;
+    return reason;
 }
 
 enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,

@@ -258,6 +258,7 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         verdict->reason = SHUNT_REASON_SETTING;
         return false;
     }
-    shunt_select_shape(n, bytes, wanted, all_opened(select, posts, n), select->layout, max_blocks, verdict);
+    bool zero_copy = bytes >= shunt_select_zero_copy_bytes() && all_opened(select, posts, n);
+    shunt_select_shape(n, bytes, wanted, zero_copy, select->layout, max_blocks, verdict);
     return true;
 }

@@ -109,19 +109,14 @@ static bool driver_initialised(void)
     return shunt_driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS;
 }
 
-bool shunt_gpu_in_use(void)
+/* Look, unless somebody has since `loads` objects were counted: is the driver mapped now, is it initialised? */
+static bool look(bool mapped, unsigned long long loads)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    int now = atomic_load_explicit(&use, memory_order_acquire);
-    unsigned long long loads = 0;
-
-    if (now == IN_USE)
-        return true;
-    if (now == FORBIDDEN || (now == NOT_MAPPED && !something_loaded(&loads)))
-        return false;
     int keep = errno;
+
     pthread_mutex_lock(&lock);
-    if (now == NOT_MAPPED && atomic_load(&use) == NOT_MAPPED) {
+    if (!mapped && atomic_load(&use) == NOT_MAPPED) {
         map_driver();
         atomic_store_explicit(&seen_loads, loads, memory_order_release); /* only now: others must not skip this look */
     }
@@ -132,11 +127,28 @@ bool shunt_gpu_in_use(void)
     return atomic_load(&use) == IN_USE;
 }
 
+bool shunt_gpu_in_use(void)
+{
+    int now = atomic_load_explicit(&use, memory_order_acquire);
+    unsigned long long loads = 0;
+
+    if (now == IN_USE)
+        return true;
+    if (now == FORBIDDEN || (now == NOT_MAPPED && !something_loaded(&loads)))
+        return false;
+    return look(now == MAPPED, loads);
+}
+
 void shunt_gpu_watch(const char *path)
 {
+    unsigned long long loads = 0;
     struct link_map *map;
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 
-    if (object != NULL && dlinfo(object, RTLD_DI_LINKMAP, &map) == 0)
-        watch = map;
+    if (object == NULL || dlinfo(object, RTLD_DI_LINKMAP, &map) != 0)
+        return;
+    /* What is in the list before the mark is looked at now, what comes behind it shows as its successor. */
+    dl_iterate_phdr(count_loads, &loads);
+    look(false, loads);
+    watch = map;
 }

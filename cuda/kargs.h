@@ -4,12 +4,11 @@
  *
  * Scratch of a rank (one allocation, mapped by its peers; `channel` is the number of the sending process on the node):
  *
- *   start words   [channel]: the ticket of the operation whose kernel that peer has started
  *   counters      [channel][block][signal]: ticket << 20 | chunk + 1
  *   LL words      [channel][parity]: ll_bytes each
- *   rings         [channel][area]: ring_bytes each, chunks `stride` apart
+ *   rings         [channel but the owner's][area]: ring_bytes each, chunks `stride` apart
  *
- * All flags only grow, because every rank launches in ticket order; nobody ever resets them.
+ * Counters only grow, because every rank launches in ticket order; nobody ever resets them.
  */
 #ifndef SHUNT_CUDA_KARGS_H
 #define SHUNT_CUDA_KARGS_H
@@ -21,34 +20,25 @@
 #define SHUNT_KRANKS 16                 /* ranks of one kernel operation */
 #define SHUNT_KREFS  (6 * SHUNT_KRANKS) /* references of its plan */
 
-#define SHUNT_SCRATCH_START    0 /* 128 bytes per channel, so that peers' stores do not share a line */
-#define SHUNT_SCRATCH_COUNTERS 4096
-#define SHUNT_SCRATCH_DATA     65536
-#define SHUNT_CHUNK_BITS       20
+#define SHUNT_SCRATCH_DATA 65536 /* behind the counters */
+#define SHUNT_CHUNK_BITS   20
 
-/* The kernel's answer in pinned memory: ticket << 2 | code */
+#if SHUNT_KRANKS * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS * 8 > SHUNT_SCRATCH_DATA
+#error "the counters overlap the LL words"
+#endif
+
+/* A block's answer in pinned memory: ticket << 2 | code. AGAIN: it has not touched user memory, launch it again. */
 enum { SHUNT_DONE_OK = 1, SHUNT_DONE_AGAIN = 2, SHUNT_DONE_ABORTED = 3 };
-
-/* Words in this GPU's own memory that the blocks of a kernel share: GO or LEAVE, and how many have ended. */
-struct shunt_kshared {
-    uint64_t verdict; /* of the last launch that had more than one block: see SHUNT_VERDICT */
-    uint32_t ended;   /* blocks that have ended; those that were aborted count 65536 more */
-};
-
-/* Whether the kernel of this launch goes on or leaves: one answer for all blocks. */
-#define SHUNT_VERDICT(ticket, launch, code) ((uint64_t)(ticket) << 8 | ((launch) & 63) << 2 | (code))
-enum { SHUNT_VERDICT_GO = 1, SHUNT_VERDICT_LEAVE = 2 };
 
 /* What both kernel shapes need. */
 struct shunt_khead {
     uint64_t ticket;
-    uint64_t window_ns; /* how long to wait for peers before user memory is touched */
-    uint64_t *done;     /* pinned host memory */
+    uint64_t window_ns;    /* how long a block waits for its peers before it has touched user memory */
+    uint64_t *done;        /* pinned host memory: a word per block */
     const uint32_t *abort; /* pinned host memory: not 0 ends every wait */
-    struct shunt_kshared *shared;
-    uint64_t verdict; /* what shared->verdict holds before this launch */
-    uint32_t n, me;
-    uint32_t launch; /* 0, 1, ... : how often this operation has been launched before */
+    uint64_t skip[2];      /* bit b: block b ended in an earlier launch of this operation */
+    uint16_t n, me;
+    uint32_t launch;       /* 0, 1, ... : how often this operation has been launched before */
 };
 
 /* One-shot with flags in the payload. */

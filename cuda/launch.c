@@ -149,12 +149,11 @@ static void fill_head(struct shunt_khead *head, struct shunt_device *device, str
     *head = (struct shunt_khead){
         .ticket = launch->ticket,
         .window_ns = window < WINDOW_MAX_NS ? window : WINDOW_MAX_NS,
-        .done = &device->done[launch->word],
+        .done = device->done,
         .abort = device->abort,
-        .shared = device->shared,
-        .verdict = device->verdict,
-        .n = launch->plan->n,
-        .me = launch->plan->me,
+        .skip = { launch->skip[0], launch->skip[1] },
+        .n = (uint16_t)launch->plan->n,
+        .me = (uint16_t)launch->plan->me,
         .launch = launch->launches,
     };
 }
@@ -183,7 +182,6 @@ static enum shunt_status start_ll(struct shunt_arena *arena, struct shunt_device
         args.to[q] = ll_slot(device, shunt_peer_scratch(arena, slot), device->channel, turn);
         args.from[q] = ll_slot(device, device->scratch, shunt_peer_channel(arena, slot), turn);
     }
-    launch->grid = plan->blocks;
     return kernel_run(device->gpu, kernel, plan->blocks, threads, &args);
 }
 
@@ -245,7 +243,6 @@ static enum shunt_status start_plan(struct shunt_arena *arena, struct shunt_devi
     fill_head(&args.head, device, launch);
     fill_ranks(&args, arena, launch);
     fill_steps(&args, plan);
-    launch->grid = plan->blocks;
     return kernel_run(device->gpu, kernel, plan->blocks, SHUNT_THREADS, &args);
 }
 
@@ -263,27 +260,47 @@ enum shunt_status shunt_launch_start(struct shunt_arena *arena, struct shunt_dev
         return SHUNT_ERR_INVALID;
     }
     struct kernel *kernel = &loaded.kernels[shape][type][launch->op];
-    __atomic_store_n(&device->done[launch->word], 0, __ATOMIC_RELAXED);
-    if (launch->launches == 0)
-        shunt_gpu_after_legacy(device->gpu);
+    launch->seen = 0;
     status = shape == LL ? start_ll(arena, device, launch, kernel) : start_plan(arena, device, launch, kernel);
     launch->launches++;
     shunt_gpu_leave(&scope);
     return status;
 }
 
-unsigned shunt_launch_done(struct shunt_device *device, const struct shunt_launch *launch)
+static bool block_skipped(const struct shunt_launch *launch, uint32_t block)
 {
-    /* Acquire: what the kernel wrote to pinned memory before, and what the application does next, stay in order. */
-    uint64_t word = __atomic_load_n(&device->done[launch->word], __ATOMIC_ACQUIRE);
+    return launch->skip[block / 64] >> block % 64 & 1;
+}
 
-    if (word >> 2 != launch->ticket)
-        return 0;
-    unsigned code = word & 3;
-    if (launch->grid > 1)
-        device->verdict = SHUNT_VERDICT(launch->ticket, launch->launches - 1,
-                                        code == SHUNT_DONE_AGAIN ? SHUNT_VERDICT_LEAVE : SHUNT_VERDICT_GO);
-    return code;
+/* One more block has answered: note what. */
+static void block_ended(struct shunt_device *device, struct shunt_launch *launch, uint32_t block, unsigned code)
+{
+    if (code == SHUNT_DONE_AGAIN) {
+        __atomic_store_n(&device->done[block], 0, __ATOMIC_RELAXED); /* its next launch answers with the same ticket */
+        return;
+    }
+    launch->skip[block / 64] |= 1ull << block % 64;
+    launch->aborted |= code == SHUNT_DONE_ABORTED;
+}
+
+unsigned shunt_launch_done(struct shunt_device *device, struct shunt_launch *launch)
+{
+    uint32_t blocks = launch->plan->blocks, left = 0;
+
+    for (; launch->seen < blocks; launch->seen++) {
+        if (block_skipped(launch, launch->seen))
+            continue;
+        /* Acquire: what the application does next comes after what the block wrote. */
+        uint64_t word = __atomic_load_n(&device->done[launch->seen], __ATOMIC_ACQUIRE);
+        if (word >> 2 != launch->ticket)
+            return 0;
+        block_ended(device, launch, launch->seen, word & 3);
+    }
+    if (launch->aborted)
+        return SHUNT_DONE_ABORTED;
+    for (uint32_t b = 0; b < blocks; b++)
+        left += !block_skipped(launch, b);
+    return left != 0 ? SHUNT_DONE_AGAIN : SHUNT_DONE_OK;
 }
 
 void shunt_launch_abort(struct shunt_device *device, bool abort)

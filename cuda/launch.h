@@ -5,8 +5,7 @@
 
 #include "cuda/peer.h"
 
-#define SHUNT_DONE_WORDS 64 /* operations of a process that may be in flight at a time */
-#define SHUNT_THREADS    512
+#define SHUNT_THREADS 512
 
 /* One operation, as the launcher needs it. Filled by coll, owned by it until the operation is done. */
 struct shunt_launch {
@@ -20,8 +19,9 @@ struct shunt_launch {
     uint64_t ticket;
     uint32_t launches;              /* how often it has been launched */
     uint32_t turns;                 /* LL: bit q: the parity used with rank q */
-    uint32_t grid;                  /* blocks of the last launch */
-    uint32_t word;                  /* its done word */
+    uint32_t seen;                  /* blocks of this launch known to have answered */
+    uint64_t skip[2];               /* bit b: block b has done its part */
+    bool aborted;
 };
 
 /* Load every kernel of this pair of arguments into the GPU's context and find the grid that is resident at once. */
@@ -29,13 +29,13 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
 void shunt_kernels_unload(void);
 
 /*
- * Launch (or launch again). The caller holds the process's launch lock and launches in ticket order, the next only
- * when the one before is done.
+ * Launch, or launch again for the blocks that left. The caller holds the process's launch lock and launches in ticket
+ * order, the next only when the one before is done: there is one set of done words.
  */
 enum shunt_status shunt_launch_start(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch);
 
 /* 0 while running, else SHUNT_DONE_OK, _AGAIN or _ABORTED. */
-unsigned shunt_launch_done(struct shunt_device *device, const struct shunt_launch *launch);
+unsigned shunt_launch_done(struct shunt_device *device, struct shunt_launch *launch);
 
 /* End every wait of the running kernel (a peer is proven dead), or allow waits again. */
 void shunt_launch_abort(struct shunt_device *device, bool abort);

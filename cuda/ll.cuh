@@ -4,9 +4,9 @@
  * polls the words and adds in rank order. One hop, no barrier.
  *
  * A vector of 16 bytes travels as two words, in two planes so that a warp's stores are contiguous. A reader clears the
- * words it has used, so that a flag never meets a stale word of 2^32 operations ago. Nothing is written or cleared
- * before the words of each thread's first vector have arrived from all peers and the grid has agreed to go on; a
- * kernel that leaves has sent everything, so a launch that repeats it does not send again.
+ * words it has used, so that a flag never meets a stale word of 2^32 operations ago. A block writes and clears nothing
+ * before the words of each thread's first vector have arrived from all peers; one that leaves has sent everything, so
+ * the launch that repeats it does not send again.
  */
 #ifndef SHUNT_CUDA_LL_CUH
 #define SHUNT_CUDA_LL_CUH
@@ -93,6 +93,18 @@ static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, uint64_t
     }
 }
 
+template <class T> static __device__ __forceinline__ void ll_send(const shunt_ll_args &a, uint64_t vectors, uint64_t i,
+                                                                 gpu_vec v)
+{
+    uint32_t flag = (uint32_t)a.head.ticket;
+
+    for (uint32_t k = 1; k < a.head.n; k++) {
+        uint32_t q = a.head.me + k < a.head.n ? a.head.me + k : a.head.me + k - a.head.n;
+        gpu_ll_store((gpu_vec *)a.to[q] + i, v.w[0], v.w[1], flag);
+        gpu_ll_store((gpu_vec *)a.to[q] + vectors + i, v.w[2], v.w[3], flag);
+    }
+}
+
 template <class T, class Op> static __device__ void ll_allreduce(const shunt_ll_args &a)
 {
     const uint64_t vectors = (a.bytes + 15) / 16, step = (uint64_t)gridDim.x * blockDim.x;
@@ -100,29 +112,30 @@ template <class T, class Op> static __device__ void ll_allreduce(const shunt_ll_
     const bool in_aligned = (uintptr_t)a.in % 16 == 0, out_aligned = (uintptr_t)a.out % 16 == 0;
     const char *in = (const char *)a.in;
     char *out = (char *)a.out;
-    gpu_vec mine, sum;
+    gpu_vec mine = {}, sum = {};
     poll state = POLL_OK;
 
-    for (uint64_t i = first; i < vectors && a.head.launch == 0; i += step) {
-        gpu_vec v = ll_load<T>(in + 16 * i, a.bytes - 16 * i, in_aligned);
-        for (uint32_t k = 1; k < a.head.n; k++) {
-            uint32_t q = (a.head.me + k) % a.head.n;
-            gpu_ll_store((gpu_vec *)a.to[q] + i, v.w[0], v.w[1], (uint32_t)a.head.ticket);
-            gpu_ll_store((gpu_vec *)a.to[q] + vectors + i, v.w[2], v.w[3], (uint32_t)a.head.ticket);
-        }
+    if (block_skipped(a.head))
+        return;
+    if (first < vectors)
+        mine = ll_load<T>(in + 16 * first, a.bytes - 16 * first, in_aligned);
+    if (a.head.launch == 0 && first < vectors) {
+        ll_send<T>(a, vectors, first, mine);
+        for (uint64_t i = first + step; i < vectors; i += step)
+            ll_send<T>(a, vectors, i, ll_load<T>(in + 16 * i, a.bytes - 16 * i, in_aligned));
     }
     if (first < vectors) {
         patience wait(a.head, true);
-        mine = ll_load<T>(in + 16 * first, a.bytes - 16 * first, in_aligned);
         state = ll_combine<T, Op>(a, vectors, first, mine, wait, &sum);
     }
-    if (!block_may_go(a.head, state == POLL_OK)) {
-        block_end(a.head, SHUNT_DONE_AGAIN);
+    /* All threads or none: what one thread writes, another's repetition would read as input. */
+    if (__syncthreads_or(state != POLL_OK)) {
+        block_end(a.head, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
         return;
     }
     patience wait(a.head, false);
-    for (uint64_t i = first; i < vectors; i += step) {
-        if (i != first || state != POLL_OK) {
+    for (uint64_t i = first; i < vectors && state == POLL_OK; i += step) {
+        if (i != first) {
             mine = ll_load<T>(in + 16 * i, a.bytes - 16 * i, in_aligned);
             state = ll_combine<T, Op>(a, vectors, i, mine, wait, &sum);
             if (state != POLL_OK)
@@ -131,7 +144,7 @@ template <class T, class Op> static __device__ void ll_allreduce(const shunt_ll_
         ll_store<T>(out + 16 * i, sum, a.bytes - 16 * i, out_aligned);
         ll_clear(a, vectors, i);
     }
-    block_end(a.head, __syncthreads_or(state == POLL_ABORTED) ? SHUNT_DONE_ABORTED : SHUNT_DONE_OK);
+    block_end(a.head, state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED);
 }
 
 #endif

@@ -28,42 +28,35 @@ static struct shunt_layout layout_make(int local_size)
 
     layout.ll_bytes = ll_bytes_for(layout.channels);
     layout.rings = SHUNT_SCRATCH_DATA + pairs * layout.ll_bytes;
+    uint64_t rings = (layout.channels > 1 ? layout.channels - 1 : 1) * SHUNT_PLAN_AREAS;
     if (budget > layout.rings)
-        layout.ring_bytes = (budget - layout.rings) / (layout.channels * SHUNT_PLAN_AREAS) / 65536 * 65536;
-    layout.total = layout.rings + layout.channels * SHUNT_PLAN_AREAS * layout.ring_bytes;
+        layout.ring_bytes = (budget - layout.rings) / rings / 65536 * 65536;
+    layout.total = layout.rings + rings * layout.ring_bytes;
     return layout;
 }
 
 static enum shunt_status allocate(struct shunt_device *device)
 {
-    CUdeviceptr scratch = 0, shared = 0;
+    CUdeviceptr scratch = 0;
     void *pinned = NULL;
-    size_t words = SHUNT_DONE_WORDS * sizeof(uint64_t);
+    size_t words = SHUNT_PLAN_BLOCKS * sizeof(uint64_t);
     enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&scratch, device->layout.total));
 
     if (status != SHUNT_OK)
         return status;
     device->scratch = (char *)scratch;
-    status = SHUNT_CUDA(cuMemAlloc_v2(&shared, sizeof(struct shunt_kshared)));
-    if (status != SHUNT_OK)
-        goto free_scratch;
-    device->shared = (struct shunt_kshared *)shared;
     status = SHUNT_CUDA(cuMemHostAlloc(&pinned, words + 128, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     if (status != SHUNT_OK)
-        goto free_shared;
+        goto free_scratch;
     memset(pinned, 0, words + 128);
     device->done = pinned;
     device->abort = (uint32_t *)((char *)pinned + words);
     status = SHUNT_CUDA(cuMemsetD8Async(scratch, 0, device->layout.total, device->gpu->stream));
     if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuMemsetD8Async(shared, 0, sizeof(struct shunt_kshared), device->gpu->stream));
-    if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuStreamSynchronize(device->gpu->stream));
     if (status == SHUNT_OK)
         return SHUNT_OK;
     shunt_driver.cuMemFreeHost(pinned);
-free_shared:
-    shunt_driver.cuMemFree_v2(shared);
 free_scratch:
     shunt_driver.cuMemFree_v2(scratch);
     return status;
@@ -171,6 +164,17 @@ struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *bu
     struct shunt_device *device = device_ready(gpu, mem->id, reason);
     pthread_mutex_unlock(&self.lock);
     return device;
+}
+
+bool shunt_device_order(struct shunt_device *device)
+{
+    struct shunt_gpu_scope scope;
+
+    if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
+        return false;
+    shunt_gpu_after_legacy(device->gpu);
+    shunt_gpu_leave(&scope);
+    return true;
 }
 
 static enum shunt_reason refusal_of(CUresult result)
@@ -333,7 +337,6 @@ void shunt_peers_close(void)
             close_peer(&self.peers[slot]);
         shunt_kernels_unload();
         shunt_driver.cuMemFreeHost(self.device.done);
-        shunt_driver.cuMemFree_v2((CUdeviceptr)self.device.shared);
         shunt_driver.cuMemFree_v2((CUdeviceptr)self.device.scratch);
         shunt_gpu_leave(&scope);
     }

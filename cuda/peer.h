@@ -37,10 +37,8 @@ struct shunt_device {
     uint32_t channel;
     uint16_t max_blocks;   /* largest grid of our kernels that is resident at once, at 512 threads */
     char *scratch;         /* device pointer */
-    struct shunt_kshared *shared; /* device pointer */
-    uint64_t *done;        /* pinned: SHUNT_DONE_WORDS words, one per operation in flight */
+    uint64_t *done;        /* pinned: a word per block of the one kernel in flight */
     uint32_t *abort;       /* pinned */
-    uint64_t verdict;      /* what shared->verdict holds */
 };
 
 /*
@@ -49,6 +47,12 @@ struct shunt_device {
  */
 struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
                                        enum shunt_reason *reason);
+
+/*
+ * Order what we launch next behind what the application has put on the legacy default stream. Done before arriving, so
+ * that the GPU has it behind it when the kernel comes. False: the context is gone.
+ */
+bool shunt_device_order(struct shunt_device *device);
 
 enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED };
 

@@ -47,7 +47,9 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
     case SHUNT_SPACE_OUT:
         return (char *)a.out[ref.rank] + offset;
     default: {
-        uint64_t ring = (uint64_t)a.channel[ref.slot] * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
+        /* nobody sends to itself: the owner's own channel has no ring */
+        uint32_t channel = a.channel[ref.slot] - (a.channel[ref.slot] > a.channel[ref.rank]);
+        uint64_t ring = (uint64_t)channel * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
         uint64_t place = (uint64_t)blockIdx.x * a.depth + chunk % a.depth;
         return a.scratch[ref.rank] + a.rings + ring * a.ring_bytes + place * a.stride + a.align[ref.slot];
     }
@@ -58,11 +60,11 @@ static __device__ __forceinline__ uint64_t *counter_of(const shunt_plan_args &a,
                                                        uint32_t signal)
 {
     uint64_t index = ((uint64_t)a.channel[sender] * SHUNT_PLAN_BLOCKS + blockIdx.x) * SHUNT_PLAN_SIGNALS + signal;
-    return (uint64_t *)(a.scratch[owner] + SHUNT_SCRATCH_COUNTERS) + index;
+    return (uint64_t *)a.scratch[owner] + index;
 }
 
-/* This thread's peer: has it raised what the step waits for? False: aborted. */
-static __device__ bool step_wait(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk)
+/* This thread's peer: has it raised what the step waits for? */
+static __device__ poll step_wait(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool may_leave)
 {
     uint32_t q = threadIdx.x;
 
@@ -71,13 +73,14 @@ static __device__ bool step_wait(const shunt_plan_args &a, const shunt_kstep &st
             continue;
         const uint64_t *counter = counter_of(a, a.head.me, q, step.wait_signal[w]);
         uint64_t goal = (a.head.ticket << SHUNT_CHUNK_BITS) + chunk + 1 - step.wait_depth[w];
-        patience wait(a.head, false);
+        patience wait(a.head, may_leave);
         while (gpu_acquire_sys(counter) < goal) {
-            if (wait.spent(a.head) != POLL_OK)
-                return false;
+            poll state = wait.spent(a.head);
+            if (state != POLL_OK)
+                return state;
         }
     }
-    return true;
+    return POLL_OK;
 }
 
 /* Addresses and lengths of the step's data, one thread per reference; the caller's barrier publishes them. */
@@ -197,13 +200,15 @@ template <class T, class Op> static __device__ void reduce_span(const span &s, u
     reduce_elements<T, Op>(s, n_in, n_out, tail, (bytes - tail) / sizeof(T));
 }
 
-/* One step on one chunk. False: aborted. Called by all threads. */
+/* One step on one chunk. OK, or why the block has to end. Called by all threads; their answers may differ. */
 template <class T, class Op>
-static __device__ bool step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, span &s)
+static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool may_leave,
+                                span &s)
 {
     step_span(a, step, chunk, s);
-    if (!__syncthreads_and(step_wait(a, step, chunk)))
-        return false;
+    poll state = step_wait(a, step, chunk, may_leave);
+    if (__syncthreads_or(state != POLL_OK))
+        return state == POLL_OK ? POLL_LATE : state;
     if (step.kind == SHUNT_STEP_COPY) {
         for (uint32_t k = 0; k < step.n_in; k++)
             copy_span<T>(s.to[k], s.from[k], s.bytes[k]);
@@ -215,7 +220,7 @@ static __device__ bool step_run(const shunt_plan_args &a, const shunt_kstep &ste
     if (q < a.head.n && (step.raise >> q & 1))
         gpu_release_sys(counter_of(a, q, a.head.me, step.raise_signal),
                         (a.head.ticket << SHUNT_CHUNK_BITS) + chunk + 1);
-    return true;
+    return POLL_OK;
 }
 
 template <class T, class Op> static __device__ void plan_run(const shunt_plan_args &a)
@@ -223,11 +228,10 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
     __shared__ span s;
     const uint64_t chunks = (a.part_bytes + a.chunk - 1) / a.chunk;
     uint64_t last_lag = 0;
+    bool may_leave = true; /* nothing but scratch has been written: see base/plan.h */
 
-    if (!peers_started(a.head, a.scratch, a.channel)) {
-        block_end(a.head, SHUNT_DONE_AGAIN);
+    if (block_skipped(a.head))
         return;
-    }
     for (uint32_t k = 0; k < a.n_steps; k++)
         last_lag = a.steps[k].lag > last_lag ? a.steps[k].lag : last_lag;
     for (uint64_t i = 0; i < chunks + last_lag; i++) {
@@ -235,10 +239,12 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
             uint64_t lag = a.steps[k].lag;
             if (i < lag || i - lag >= chunks)
                 continue;
-            if (!step_run<T, Op>(a, a.steps[k], i - lag, s)) {
-                block_end(a.head, SHUNT_DONE_ABORTED);
+            poll state = step_run<T, Op>(a, a.steps[k], i - lag, may_leave, s);
+            if (state != POLL_OK) {
+                block_end(a.head, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
                 return;
             }
+            may_leave &= lag == 0;
         }
     }
     block_end(a.head, SHUNT_DONE_OK);

@@ -109,6 +109,16 @@ static void reduce(struct machine *m, const struct shunt_plan *plan, const struc
     }
 }
 
+/* What the next operation may do as soon as this block has ended: write to its rings in area 0 of all others. */
+static void next_operation(struct machine *m, const struct shunt_plan *plan, uint32_t block)
+{
+    for (uint32_t q = 0; q < plan->n; q++) {
+        struct shunt_ref ref = { .space = SHUNT_SPACE_SCRATCH0, .rank = (uint8_t)q, .slot = (uint8_t)plan->me };
+        if (q != plan->me)
+            memset(address(m, plan, ref, 0, block, 0), 0xee, plan->depth * plan->chunk);
+    }
+}
+
 /* Let one block do one step. 0: it waits. */
 static int advance(struct machine *m, uint32_t rank, uint32_t b)
 {
@@ -135,6 +145,8 @@ static int advance(struct machine *m, uint32_t rank, uint32_t b)
     if (++block->step == plan->n_steps) {
         block->step = 0;
         block->ended = ++block->iteration == chunks + last_lag;
+        if (block->ended)
+            next_operation(m, plan, b);
     }
     return 1;
 }
