@@ -96,7 +96,7 @@ endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
-mpi_test_programs = check_allreduce check_errors check_life check_threads check_user
+mpi_test_programs = check_allreduce check_comms check_errors check_life check_threads check_user
 mpi_test_shared = case comms gpu refer
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h)
 # Products and sums are rounded apart, as the reference wants it
@@ -149,4 +149,4 @@ else
 check-local:
 	@echo "SKIP: the multi-process tests (pytest was not found for $(PYTHON))"
 endif
-EXTRA_DIST += %reldir%/test_info.py %reldir%/test_install.py
+EXTRA_DIST += %reldir%/test_comm.py %reldir%/test_info.py %reldir%/test_install.py
