@@ -7,8 +7,8 @@
 # ARCHIVES has osu-micro-benchmarks-7.4.tar.xz; BUILD is a build folder with its stage; the programs end up in
 # TARGET/osu-FAMILY, where the archive has them. They are linked to the simulated driver and runtime, which have the names of the real ones.
 set -eu
-archives=$1
-build=$2
+archives=$(cd "$1" && pwd)
+build=$(cd "$2" && pwd)
 mkdir -p "$3"
 target=$(cd "$3" && pwd)
 
