@@ -81,7 +81,11 @@ void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operan
     if (!operands->device)
         return;
     operands->reason = find_pair(type, call->op, task);
-    if (operands->reason == SHUNT_REASON_NONE && is_host(&task->send_mem) != is_host(&task->recv_mem))
+    if (operands->reason != SHUNT_REASON_NONE)
+        return;
+    if (task->send == task->recv && !task->in_place)
+        operands->reason = SHUNT_REASON_ALIASED;
+    else if (is_host(&task->send_mem) != is_host(&task->recv_mem))
         operands->reason = SHUNT_REASON_MIXED_BUFFERS;
 }
 

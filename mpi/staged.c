@@ -183,7 +183,9 @@ int shunt_stage_allreduce(const struct shunt_call *call, const struct shunt_oper
     enum shunt_status status = find_layout(call, &layout);
     if (status == SHUNT_OK && send_staged)
         status = make_image(0, (void *)call->sendbuf, &layout, true, &send);
-    if (status == SHUNT_OK && recv_staged)
+    if (send_staged && task->send == task->recv)
+        recv = send; /* an error in most calls: the host shall see it as it is */
+    else if (status == SHUNT_OK && recv_staged)
         status = make_image(1, call->recvbuf, &layout, task->in_place, &recv);
     if (status == SHUNT_OK) {
         errno = saved;

@@ -298,6 +298,7 @@ static void test_kinds(void **state)
     operands = classify(device, managed, 2, MPI_INT, MPI_MAX);
     assert_true(operands.device);
     assert_int_equal(operands.reason, SHUNT_REASON_NONE);
+    assert_int_equal(classify(device, device, 2, MPI_INT, MPI_MAX).reason, SHUNT_REASON_ALIASED);
     assert_false(classify(x, x + 1, 1, MPI_INT, MPI_MAX).device);
 }
 
@@ -433,6 +434,12 @@ static void test_stage_refused(void **state)
     PMPI_Error_class(rc, &class);
     assert_int_equal(class, MPI_ERR_OP);
     assert_int_equal(*(unsigned char *)seen(recv), GUARD);
+    assert_int_equal(failures, 0);
+
+    /* One buffer twice: as on host memory. */
+    double x[4] = { 0 };
+    rc = PMPI_Allreduce(x, x, 4, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    assert_int_equal(stage(recv, recv, 4, MPI_DOUBLE, MPI_SUM), rc);
     assert_int_equal(failures, 0);
 
     no_bounce = true;
