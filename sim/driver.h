@@ -57,23 +57,25 @@ struct CUstream_st {
 struct CUevent_st {
     uint32_t magic;
     CUcontext ctx;
+    unsigned long long ctx_id;
     unsigned index; /* of its time in the shared memory */
     unsigned flags;
     bool recorded;
     unsigned queue;     /* it has happened when this queue */
     uint64_t value;     /* has completed so much */
     CUgraph capture;    /* recorded in a stream that was being captured */
+    struct CUevent_st *next; /* of those that are free */
 };
 
 struct CUctx_st {
     CUdevice device;
     bool primary, live;
     unsigned flags, retains, api_version;
-    unsigned long long id;
+    unsigned long long id; /* another one after a reset: what was made before is void */
     struct sim_executor executor;
     pthread_mutex_t submit;
     struct CUstream_st *streams; /* live ones, with the legacy and per-thread ones */
-    struct CUstream_st *legacy;
+    struct CUstream_st *_Atomic legacy;
     uint64_t memory_end;         /* device memory ever handed out: offsets are not used twice */
     unsigned peers;              /* a bit per device ordinal: cuCtxEnablePeerAccess */
     struct CUctx_st *next;       /* all contexts ever made */
@@ -142,6 +144,12 @@ bool sim_beside(const char *name, char *path, size_t room);
 CUresult sim_current(CUcontext *ctx);
 CUresult sim_context_usable(CUcontext ctx);
 
+/* Is what was made in `ctx` when its id was `id` still there? */
+static inline bool sim_same_context(CUcontext ctx, unsigned long long id)
+{
+    return ctx->live && ctx->id == id;
+}
+
 /* What stays wrong once an executor has died */
 CUresult sim_error(CUcontext ctx);
 
@@ -150,9 +158,10 @@ void sim_executor_stop(struct sim_executor *e);
 bool sim_executor_gone(struct sim_executor *e);
 CUresult sim_request(struct sim_executor *e, const struct sim_request *request, struct sim_reply *reply);
 
-/* Maps (unmaps) in every executor of this process */
+/* Maps (unmaps) in every executor of this process, with the table locked, which contexts come and go under */
 CUresult sim_map_everywhere(const struct sim_request *map);
 void sim_unmap_everywhere(CUdeviceptr address, size_t bytes);
+void sim_request_everywhere(const struct sim_request *request);
 
 /* ---- address space and blocks (table.c) ---- */
 

@@ -11,7 +11,9 @@ static CUresult check(CUevent event)
     CUresult result = sim_ready();
     if (result)
         return result;
-    return event && event->magic == SIM_EVENT_MAGIC ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (!event || event->magic != SIM_EVENT_MAGIC)
+        return CUDA_ERROR_INVALID_HANDLE;
+    return sim_same_context(event->ctx, event->ctx_id) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* Where events' times are. A record of a destroyed event may still be in a queue: until then its place stays taken. */
@@ -20,6 +22,9 @@ static struct {
     unsigned queue;
     uint64_t value;
 } times[SIM_EVENTS];
+
+/* Void ones, kept for other events, so that a stale handle is found out. Guarded by sim.lock. */
+static struct CUevent_st *retired;
 
 /* SIM_EVENTS if there is none. With sim.lock held. */
 static unsigned free_time(void)
@@ -43,35 +48,38 @@ CUresult cuEventCreate(CUevent *event, unsigned flags)
         return result;
     if (!event || flags & ~7u || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
-    struct CUevent_st *e = calloc(1, sizeof *e);
-    if (!e)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sim.lock);
-    e->index = free_time();
+    struct CUevent_st *e = retired;
+    unsigned index = free_time();
+    if (!e)
+        e = calloc(1, sizeof *e);
+    else if (index < SIM_EVENTS)
+        retired = e->next;
     pthread_mutex_unlock(&sim.lock);
-    if (e->index == SIM_EVENTS) {
-        free(e);
+    if (!e || index == SIM_EVENTS)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    e->magic = SIM_EVENT_MAGIC;
-    e->ctx = ctx;
-    e->flags = flags;
+    *e = (struct CUevent_st){
+        .magic = SIM_EVENT_MAGIC, .ctx = ctx, .ctx_id = ctx->id, .index = index, .flags = flags};
     *event = e;
     return CUDA_SUCCESS;
 }
 
+/* Also after its context has ended */
 CUresult cuEventDestroy(CUevent event)
 {
-    CUresult result = check(event);
+    CUresult result = sim_ready();
     if (result)
         return result;
+    if (!event || event->magic != SIM_EVENT_MAGIC)
+        return CUDA_ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&sim.lock);
     times[event->index].taken = false;
     times[event->index].queue = event->queue;
     times[event->index].value = event->value;
-    pthread_mutex_unlock(&sim.lock);
     event->magic = 0;
-    free(event);
+    event->next = retired;
+    retired = event;
+    pthread_mutex_unlock(&sim.lock);
     return CUDA_SUCCESS;
 }
 

@@ -108,7 +108,7 @@ static int open_foreign(int pid, int fd)
 
 static int map(const struct sim_request *q)
 {
-    bool own = q->pid == getpid();
+    bool own = !q->pid || q->pid == getpid();
     int fd = own ? q->fd : open_foreign(q->pid, q->fd);
     if (fd < 0)
         return -fd;
@@ -122,6 +122,14 @@ static int map(const struct sim_request *q)
     }
     if (!own)
         close(fd);
+    return error;
+}
+
+static int unmap(const struct sim_request *q)
+{
+    int error = munmap((void *)(uintptr_t)q->address, q->bytes) ? errno : 0;
+    if (q->pid == getpid())
+        fallocate(SIM_FD_DEVICE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)q->offset, (off_t)q->bytes);
     return error;
 }
 
@@ -153,15 +161,11 @@ static int find_kernel(const struct sim_request *q, struct sim_reply *reply)
 
 static int answer(const struct sim_request *q, struct sim_reply *reply)
 {
-    void *address = (void *)(uintptr_t)q->address;
     switch ((enum sim_verb)q->verb) {
     case SIM_MAP:
         return map(q);
     case SIM_UNMAP:
-        return munmap(address, q->bytes) ? errno : 0;
-    case SIM_PUNCH:
-        return fallocate(SIM_FD_DEVICE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)q->offset,
-                         (off_t)q->bytes) ? errno : 0;
+        return unmap(q);
     case SIM_CREATE:
         return create_file(q->bytes, &reply->fd);
     case SIM_ADOPT:

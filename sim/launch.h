@@ -12,6 +12,7 @@ enum { SIM_FUNCTION_MAGIC = 0x66756e63, SIM_KERNEL_MAGIC = 0x6b65726e };
 struct CUfunc_st {
     uint32_t magic;
     CUcontext ctx;
+    unsigned long long ctx_id;
     CUmodule module; /* NULL if it comes from a library */
     char *name;
     uint64_t kernel; /* address in the executor */

@@ -72,29 +72,29 @@ CUresult sim_device_alloc(CUcontext ctx, size_t bytes, enum sim_kind kind, CUdev
     return result;
 }
 
-/* The pages of device memory go back, unless another process has them open: then the last such process does it. */
-static void give_back(struct sim_block *b)
+/* May the pages of device memory go back? Not while another process has them open: then the last such one does it. */
+static bool unused(const struct sim_block *b)
 {
-    struct sim_request punch = {.verb = SIM_PUNCH, .offset = b->offset, .bytes = b->map_bytes};
-    if (b->export >= 0) {
-        struct sim_export *e = &sim.shared->exports[b->export];
-        atomic_store(&e->freed, 1);
-        if (atomic_load(&e->uses))
-            return;
-    }
-    if (b->ctx->live)
-        sim_request(&b->ctx->executor, &punch, NULL);
+    if (b->kind != SIM_DEVICE && b->kind != SIM_POOL)
+        return false;
+    if (b->export < 0)
+        return true;
+    struct sim_export *e = &sim.shared->exports[b->export];
+    atomic_store(&e->freed, 1);
+    return !atomic_load(&e->uses);
 }
 
 void sim_block_release(struct sim_block *b)
 {
+    struct sim_request unmap = {.verb = SIM_UNMAP, .address = b->map_address, .bytes = b->map_bytes,
+                                .offset = b->offset};
+    unmap.pid = unused(b) ? b->ctx->executor.pid : 0;
     sim_block_remove(b);
     if (b->kind != SIM_REGISTERED)
-        sim_unmap_everywhere(b->map_address, b->map_bytes);
+        sim_request_everywhere(&unmap);
     switch (b->kind) {
     case SIM_DEVICE:
     case SIM_POOL:
-        give_back(b);
         sim.used[b->device] -= b->map_bytes;
         sim_unreserve(b->map_address, b->map_bytes);
         break;

@@ -10,6 +10,7 @@
 
 struct CUmod_st {
     CUcontext ctx;
+    unsigned long long ctx_id;
     struct CUfunc_st *functions;
 };
 
@@ -39,6 +40,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     if (!m)
         return CUDA_ERROR_OUT_OF_MEMORY;
     m->ctx = ctx;
+    m->ctx_id = ctx->id;
     *module = m;
     return CUDA_SUCCESS;
 }
@@ -75,7 +77,7 @@ CUresult cuModuleUnload(CUmodule module)
         return result;
     if (!module)
         return CUDA_ERROR_INVALID_VALUE;
-    result = module->ctx->live ? sim_context_wait(module->ctx) : CUDA_SUCCESS;
+    result = sim_same_context(module->ctx, module->ctx_id) ? sim_context_wait(module->ctx) : CUDA_SUCCESS;
     free_functions(module->functions);
     free(module);
     return result;
@@ -100,6 +102,7 @@ CUresult sim_function_new(CUcontext ctx, const char *name, struct CUfunc_st **fu
     }
     f->magic = SIM_FUNCTION_MAGIC;
     f->ctx = ctx;
+    f->ctx_id = ctx->id;
     f->name = copy;
     f->kernel = reply.value;
     f->dynamic_shared = 48 << 10;
@@ -112,7 +115,7 @@ CUresult sim_function_new(CUcontext ctx, const char *name, struct CUfunc_st **fu
 static CUresult get(struct CUfunc_st **list, CUcontext ctx, const char *name, struct CUfunc_st **function)
 {
     for (struct CUfunc_st *f = *list; f; f = f->next)
-        if (f->ctx == ctx && !strcmp(f->name, name)) {
+        if (f->ctx == ctx && f->ctx_id == ctx->id && !strcmp(f->name, name)) {
             *function = f;
             return CUDA_SUCCESS;
         }
@@ -132,6 +135,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
         return result;
     if (!function || !module || !name)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_same_context(module->ctx, module->ctx_id))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     struct CUfunc_st *f;
     pthread_mutex_lock(&lock);
     result = get(&module->functions, module->ctx, name, &f);
@@ -255,7 +260,10 @@ CUresult sim_function_of(CUfunction handle, struct CUfunc_st **function)
     if (handle->magic == SIM_KERNEL_MAGIC)
         return cuKernelGetFunction(function, (CUkernel)handle);
     *function = handle;
-    return handle->magic == SIM_FUNCTION_MAGIC ? sim_context_usable(handle->ctx) : CUDA_ERROR_INVALID_HANDLE;
+    if (handle->magic != SIM_FUNCTION_MAGIC)
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUresult result = sim_context_usable(handle->ctx);
+    return result || handle->ctx_id == handle->ctx->id ? result : CUDA_ERROR_INVALID_HANDLE;
 }
 
 /* ---- functions ---- */

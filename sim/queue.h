@@ -22,8 +22,8 @@ enum {
     SIM_RING_BYTES = 1 << 16,
     SIM_EVENTS = 1 << 14,
     SIM_EXPORTS = 1 << 13,
-    SIM_BOUNCES = 64,
-    SIM_BOUNCE_BYTES = 1 << 17,
+    SIM_BOUNCES = 32,
+    SIM_BOUNCE_BYTES = 1 << 19,
     SIM_MAX_ARGS = 64,
     SIM_MAX_ARG_BYTES = 1 << 13, /* of a launch, each argument rounded up to 16 */
 };

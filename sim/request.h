@@ -20,9 +20,8 @@ enum {
 };
 
 enum sim_verb {
-    SIM_MAP,    /* at `address`, `bytes` of descriptor `fd` of process `pid` from `offset` on */
-    SIM_UNMAP,  /* `bytes` at `address` */
-    SIM_PUNCH,  /* give back the pages of `bytes` of own device memory from `offset` on */
+    SIM_MAP,    /* at `address`, `bytes` of descriptor `fd` of process `pid` (0: own) from `offset` on */
+    SIM_UNMAP,  /* `bytes` at `address`; with `pid` own: give back the pages of own device memory from `offset` on too */
     SIM_CREATE, /* a file of `bytes`; answers its descriptor */
     SIM_ADOPT,  /* open descriptor `fd` of process `pid`; answers the own one */
     SIM_CLOSE,  /* own descriptor `fd` */

@@ -167,8 +167,12 @@ CUresult sim_map_everywhere(const struct sim_request *map)
 
 void sim_unmap_everywhere(CUdeviceptr address, size_t bytes)
 {
-    struct sim_request unmap = {.verb = SIM_UNMAP, .address = address, .bytes = bytes};
+    sim_request_everywhere(&(struct sim_request){.verb = SIM_UNMAP, .address = address, .bytes = bytes});
+}
+
+void sim_request_everywhere(const struct sim_request *request)
+{
     for (struct CUctx_st *c = sim.contexts; c; c = c->next)
         if (c->live)
-            sim_request(&c->executor, &unmap, NULL);
+            sim_request(&c->executor, request, NULL);
 }

@@ -6,6 +6,7 @@
 #include "sim/driver.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* This thread's default streams, one per context it was used in */
 struct own_stream {
@@ -15,8 +16,30 @@ struct own_stream {
     struct own_stream *next;
 };
 
+static struct CUstream_st *retired;
 static pthread_key_t own_streams;
 static pthread_once_t own_streams_once = PTHREAD_ONCE_INIT;
+
+/* With sim.lock held: the object is void, and kept for another stream, so that a stale handle is found out. */
+static void retire(struct CUstream_st *s)
+{
+    s->magic = 0;
+    s->next = retired;
+    retired = s;
+}
+
+static struct CUstream_st *new_object(void)
+{
+    pthread_mutex_lock(&sim.lock);
+    struct CUstream_st *s = retired;
+    if (s)
+        retired = s->next;
+    pthread_mutex_unlock(&sim.lock);
+    if (!s)
+        return calloc(1, sizeof *s);
+    memset(s, 0, sizeof *s);
+    return s;
+}
 
 /* With sim.lock held: forget destroyed streams whose work is done */
 static void reap(CUcontext ctx)
@@ -29,7 +52,7 @@ static void reap(CUcontext ctx)
         }
         *at = s->next;
         atomic_store(&sim_queue_of(s)->state, SIM_SLOT_FREE);
-        free(s);
+        retire(s);
     }
 }
 
@@ -50,7 +73,7 @@ static int free_queue(void)
 
 CUresult sim_stream_new(CUcontext ctx, unsigned flags, int priority, struct CUstream_st **stream)
 {
-    struct CUstream_st *s = calloc(1, sizeof *s);
+    struct CUstream_st *s = new_object();
     if (!s)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&sim.lock);
@@ -61,7 +84,9 @@ CUresult sim_stream_new(CUcontext ctx, unsigned flags, int priority, struct CUst
     if (result) {
         if (index >= 0)
             atomic_store(&sim.shared->queue[index].state, SIM_SLOT_FREE);
-        free(s);
+        pthread_mutex_lock(&sim.lock);
+        retire(s);
+        pthread_mutex_unlock(&sim.lock);
         return result;
     }
     s->magic = SIM_STREAM_MAGIC;
@@ -90,8 +115,7 @@ void sim_streams_forget(CUcontext ctx)
         atomic_store(&q->host, SIM_HOST_NONE);
         sim_wake(sim_low_half(&q->completed));
         atomic_store(&q->state, SIM_SLOT_FREE);
-        s->magic = 0;
-        free(s);
+        retire(s);
     }
     ctx->legacy = NULL;
 }
@@ -112,7 +136,7 @@ static void end_thread(void *list)
     while (list) {
         struct own_stream *o = list;
         list = o->next;
-        if (!sim_ready() && o->ctx->live && o->ctx->id == o->ctx_id)
+        if (!sim_ready() && sim_same_context(o->ctx, o->ctx_id))
             destroy(o->stream);
         free(o);
     }
@@ -149,9 +173,9 @@ static CUresult legacy_stream(CUcontext ctx, struct CUstream_st **stream)
 {
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&ctx->submit);
-    if (!ctx->legacy)
-        result = sim_stream_new(ctx, 0, 0, &ctx->legacy);
     *stream = ctx->legacy;
+    if (!*stream && !(result = sim_stream_new(ctx, 0, 0, stream)))
+        ctx->legacy = *stream;
     pthread_mutex_unlock(&ctx->submit);
     return result;
 }
@@ -163,7 +187,7 @@ CUresult sim_stream_of(CUstream handle, struct CUstream_st **stream)
     if (result)
         return result;
     if (!handle || handle == CU_STREAM_LEGACY) {
-        *stream = atomic_load((struct CUstream_st * _Atomic *)&ctx->legacy);
+        *stream = ctx->legacy;
         return *stream ? CUDA_SUCCESS : legacy_stream(ctx, stream);
     }
     if (handle == CU_STREAM_PER_THREAD)

@@ -210,8 +210,7 @@ struct sim_request sim_block_request(const struct sim_block *b)
         break;
     case SIM_HOST:
     case SIM_MANAGED:
-        map.pid = getpid();
-        map.fd = sim.host_fd;
+        map.fd = SIM_FD_HOST; /* each executor has it under this number */
         break;
     case SIM_VMM:
         return sim_physical_request(b);

@@ -18,6 +18,7 @@ enum { GRANULARITY = 2 << 20, TOKEN_MAGIC = 0x766d6d31 };
 
 struct sim_physical {
     CUcontext ctx;
+    unsigned long long ctx_id;
     CUdevice device;
     int gpu;
     int fd;             /* of the executor */
@@ -51,7 +52,7 @@ void sim_physical_drop(struct sim_physical *p)
     if (--p->uses)
         return;
     struct sim_request close_file = {.verb = SIM_CLOSE, .fd = p->fd};
-    if (p->ctx->live)
+    if (sim_same_context(p->ctx, p->ctx_id))
         sim_request(&p->ctx->executor, &close_file, NULL);
     if (!p->imported)
         sim.used[p->device] -= p->bytes;
@@ -114,8 +115,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     struct sim_physical *p = calloc(1, sizeof *p);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *p = (struct sim_physical){.ctx = ctx, .device = property->location.id, .gpu = sim_gpu(property->location.id),
-                               .bytes = bytes, .handle_types = property->requestedHandleTypes, .uses = 1};
+    *p = (struct sim_physical){.ctx = ctx, .ctx_id = ctx->id, .device = property->location.id,
+                               .gpu = sim_gpu(property->location.id), .bytes = bytes, .handle_types = property->requestedHandleTypes, .uses = 1};
     struct sim_request create = {.verb = SIM_CREATE, .bytes = bytes};
     struct sim_reply reply;
     sim_table_lock();
@@ -184,7 +185,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
         return result;
     struct sim_physical *p = of_handle(handle);
     if (!p || !bytes || flags || address % GRANULARITY || bytes % GRANULARITY || offset % GRANULARITY ||
-        offset + bytes > p->bytes)
+        offset + bytes > p->bytes || !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_block *b = calloc(1, sizeof *b);
     if (!b)
@@ -387,7 +388,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
     if (result)
         return result;
     if (!out || !p || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-        !(p->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) || !p->ctx->live)
+        !(p->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) || !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;
     int saved = errno;
     result = export_file(p, out);
@@ -428,8 +429,8 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
         free(p);
         return result;
     }
-    *p = (struct sim_physical){.ctx = ctx, .device = ordinal_of(token.gpu), .gpu = token.gpu, .fd = reply.fd,
-                               .bytes = token.bytes, .handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+    *p = (struct sim_physical){.ctx = ctx, .ctx_id = ctx->id, .device = ordinal_of(token.gpu),
+                               .gpu = token.gpu, .fd = reply.fd, .bytes = token.bytes, .handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                .imported = true, .uses = 1};
     *handle = (uintptr_t)p;
     return CUDA_SUCCESS;

@@ -313,9 +313,10 @@ static CUresult call_free_managed(void *d)
 
 static CUresult call_event(void *d)
 {
-    struct things *t = d;
-    CUresult result = CU(cuEventCreate)(&t->event, 0);
-    return result ? result : CU(cuEventDestroy_v2)(t->event);
+    CUevent event;
+    (void)d;
+    CUresult result = CU(cuEventCreate)(&event, 0);
+    return result ? result : CU(cuEventDestroy_v2)(event);
 }
 
 static CUresult call_record_legacy(void *d)
@@ -407,5 +408,6 @@ void ask_waits(void)
     free(t.pageable);
     CU(cuMemFreeHost)(t.pinned);
     CU(cuMemFree_v2)(t.large);
+    CU(cuEventDestroy_v2)(t.event);
     CU(cuStreamDestroy_v2)(t.stream);
 }

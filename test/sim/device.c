@@ -245,6 +245,7 @@ static void test_abort(void)
 /* ---- the runtime ---- */
 
 void **__cudaRegisterFatBinary(void *image);
+void __cudaUnregisterFatBinary(void **handle);
 void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *tid,
                             void *bid, void *block, void *grid, int *warp);
 unsigned __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared, cudaStream_t stream);
@@ -284,6 +285,7 @@ static void test_runtime(void)
     OK(cudaLaunchKernel(&stub, (struct dim3){1, 1, 1}, (struct dim3){1, 1, 1}, args, 0, NULL));
     OK(cudaMemcpy(&value, p, 4, cudaMemcpyDeviceToHost));
     CHECK(value == 7);
+    __cudaUnregisterFatBinary(handle);
 }
 
 /* Ends the program with 97: the script looks */
@@ -374,6 +376,7 @@ static void test_devices(void)
     CUdevice device = -1;
     OK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, there));
     CHECK(device == 1);
+    OK(cuEventDestroy(event));
 }
 
 /* ---- faults ---- */
