@@ -49,7 +49,7 @@ run()
     [ $rc = 0 ] || { fail "$test: exit code $rc"; cat "$here/out"; }
 }
 
-for name in touch shared launch beside many graph abort runtime threads devices; do
+for name in touch shared launch beside many graph abort runtime threads devices across orphan reset; do
     run $name
     [ -s "$here/out" ] && { fail "$name prints:"; cat "$here/out"; }
 done
@@ -57,6 +57,7 @@ run full --memory 64
 run nomem --fault nomem
 run noipc --fault noipc
 run nop2p --fault nop2p,noipc
+run across_nop2p --fault nop2p
 run devices --preset dgx-h100 --gpus 3
 run illegal
 grep -q '^shunt-sim: device work touched 0x[0-9a-f]*, which is not mapped on the GPU$' "$here/out" ||

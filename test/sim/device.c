@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CHECK(condition)                                                                           \
@@ -406,6 +407,114 @@ static void test_nop2p(void)
     CHECK(cuCtxEnablePeerAccess(second, 0) == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 }
 
+/* ---- two processes, each of which sees one GPU only ---- */
+
+static void open_other(int from, CUresult expected)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr p;
+    CUuuid uuid;
+    uint32_t seen = 0;
+    setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+    start();
+    OK(cuDeviceGetUuid(&uuid, 0));
+    CHECK(read(from, &handle, sizeof handle) == sizeof handle);
+    CHECK(cuIpcOpenMemHandle(&p, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == expected);
+    if (!expected) {
+        OK(cuMemcpyDtoH(&seen, p, 4));
+        CHECK(seen == 42);
+        OK(cuIpcCloseMemHandle(p));
+    }
+    exit(0);
+}
+
+static void across(CUresult expected)
+{
+    int pipes[2], back_pipes[2], status = 1;
+    CUipcMemHandle handle;
+    CHECK(!pipe(pipes) && !pipe(back_pipes));
+    pid_t child = fork();
+    if (!child) {
+        close(back_pipes[0]);
+        open_other(pipes[0], expected);
+    }
+    setenv("CUDA_VISIBLE_DEVICES", "0", 1);
+    start();
+    OK(cuMemsetD32(word, 42, 1));
+    OK(cuCtxSynchronize());
+    OK(cuIpcGetMemHandle(&handle, word));
+    CHECK(write(pipes[1], &handle, sizeof handle) == sizeof handle);
+    CHECK(waitpid(child, &status, 0) == child && !status);
+}
+
+static void test_across(void)
+{
+    across(CUDA_SUCCESS);
+}
+
+static void test_across_nop2p(void)
+{
+    across(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+}
+
+/* The exporter is killed: its memory stays readable where it is open, and cannot be opened any more. */
+static void test_orphan(void)
+{
+    int pipes[2], status;
+    CUipcMemHandle handles[2];
+    CUdeviceptr p, q;
+    uint32_t seen = 0;
+    CHECK(!pipe(pipes));
+    pid_t child = fork();
+    if (!child) {
+        start();
+        OK(cuMemAlloc(&q, 4096));
+        OK(cuMemsetD32(word, 42, 1));
+        OK(cuCtxSynchronize());
+        OK(cuIpcGetMemHandle(&handles[0], word));
+        OK(cuIpcGetMemHandle(&handles[1], q));
+        CHECK(write(pipes[1], handles, sizeof handles) == sizeof handles);
+        pause();
+    }
+    CHECK(read(pipes[0], handles, sizeof handles) == sizeof handles);
+    start();
+    OK(cuIpcOpenMemHandle(&p, handles[0], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    kill(child, SIGKILL);
+    CHECK(waitpid(child, &status, 0) == child);
+    usleep(300000);
+    OK(cuMemcpyDtoH(&seen, p, 4));
+    CHECK(seen == 42);
+    CHECK(cuIpcOpenMemHandle(&q, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuIpcCloseMemHandle(p));
+}
+
+/* What a reset makes void is found out, also after the context has come back. */
+static void test_reset(void)
+{
+    CUcontext ctx;
+    CUstream stream, fresh;
+    CUevent event;
+    CUfunction f = function("add");
+    uint64_t n = 1;
+    uint8_t value = 1;
+    void *args[] = {&word, &n, &value};
+    OK(cuStreamCreate(&stream, 0));
+    OK(cuEventCreate(&event, 0));
+    OK(cuDevicePrimaryCtxReset(0));
+    OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+    OK(cuMemAlloc(&word, 4096));
+    CHECK(cuStreamSynchronize(stream) == CUDA_ERROR_INVALID_HANDLE);
+    CHECK(cuEventRecord(event, NULL) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL) == CUDA_ERROR_INVALID_HANDLE);
+    OK(cuEventDestroy(event));
+    OK(cuStreamCreate(&fresh, 0));
+    OK(cuMemsetD32Async(word, 3, 1, fresh));
+    OK(cuStreamSynchronize(fresh));
+    CHECK(read_word() == 3);
+}
+
+/* ---- the end of memory, and of programs ---- */
+
 /* Memory has an end, and what is freed can be had again */
 static void test_full(void)
 {
@@ -440,22 +549,26 @@ static void test_sleep(void)
     sleep(60);
 }
 
+#define TEST(name) {#name, test_##name, 0}
+#define BARE(name) {#name, test_##name, 1} /* starts by itself, after it has forked */
+
 static const struct {
     const char *name;
     void (*run)(void);
+    int bare;
 } tests[] = {
-    {"touch", test_touch},     {"shared", test_shared},   {"launch", test_launch}, {"beside", test_beside},
-    {"many", test_many},       {"graph", test_graph},     {"illegal", test_illegal}, {"abort", test_abort},
-    {"runtime", test_runtime}, {"foreign", test_foreign}, {"threads", test_threads}, {"devices", test_devices},
-    {"nomem", test_nomem},     {"noipc", test_noipc},     {"nop2p", test_nop2p},   {"full", test_full},
-    {"sleep", test_sleep},
+    TEST(touch),   TEST(shared),  TEST(launch),  TEST(beside), TEST(many),   TEST(graph),
+    TEST(illegal), TEST(abort),   TEST(runtime), TEST(foreign), TEST(threads), TEST(devices),
+    TEST(nomem),   TEST(noipc),   TEST(nop2p),   TEST(full),   TEST(reset),  TEST(sleep),
+    BARE(across),  BARE(across_nop2p), BARE(orphan),
 };
 
 int main(int argc, char **argv)
 {
     for (unsigned i = 0; argc == 2 && i < sizeof tests / sizeof *tests; i++)
         if (!strcmp(tests[i].name, argv[1])) {
-            start();
+            if (!tests[i].bare)
+                start();
             tests[i].run();
             return 0;
         }
