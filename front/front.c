@@ -21,28 +21,10 @@
 #include "base/log.h"
 #include "call_ids.h"
 #include "config.h"
+#include "front/absent.h"
 #include "front/library.h"
+#include "front/slots.h"
 #include "include/shunt.h"
-
-/* Room for the longest name: an array of arrays needs no relocation, of which 1000 would cost every process. */
-enum { NAME_BYTES = 40 };
-static const char names[][NAME_BYTES] = {
-#define SLOT(slot, name, no) #name,
-#include "front/slots.def"
-#undef SLOT
-};
-#define SLOT(slot, name, no) _Static_assert(sizeof #name <= NAME_BYTES, "too long: " #name);
-#include "front/slots.def"
-#undef SLOT
-
-/* Questions to which a host without the function means no. */
-static const bool answers_no[] = {
-#define SLOT(slot, name, no) no,
-#include "front/slots.def"
-#undef SLOT
-};
-
-extern _Atomic(void *) shunt_slots[SHUNT_NSLOTS]; /* slots.S */
 
 static void *next[SHUNT_NSLOTS], *target[SHUNT_NSLOTS];
 static struct shunt_conf conf;
@@ -113,7 +95,7 @@ static bool start_engine(void)
     shunt_engine_start_function *start;
     *(void **)&start = dlsym(engine, SHUNT_ENGINE_START);
     for (int slot = 0; slot < SHUNT_NSLOTS; slot++)
-        target[slot] = next[slot] = find_symbol(names[slot]);
+        target[slot] = next[slot] = find_symbol(shunt_slot_name(slot));
     static struct shunt_front front = {
         .version = PACKAGE_VERSION,
         .digest = SHUNT_CALLS_DIGEST,
@@ -202,9 +184,9 @@ static int answer_no(void)
 static void *answer_missing(unsigned slot)
 {
     if (!atomic_exchange_explicit(&missed[slot], 1, memory_order_relaxed))
-        shunt_warn("front", "%s was called, which %s does not have", names[slot],
+        shunt_warn("front", "%s was called, which %s does not have", shunt_slot_name(slot),
                    have_library ? library.path : "this process");
-    return answers_no[slot] ? (void *)answer_no : (void *)answer_other;
+    return shunt_slot_answers_no(slot) ? (void *)answer_no : (void *)answer_other;
 }
 
 /* Where to go with a call whose slot was not set; called from slots.S with the slot and the return address. */
@@ -215,7 +197,7 @@ void *shunt_front_resolve(unsigned slot, const void *caller)
         start(caller);
     void *function = target[slot]; /* set by an engine, or NULL */
     if (!function && have_library)
-        function = find_symbol(names[slot]);
+        function = find_symbol(shunt_slot_name(slot));
     if (function) /* again the same value, if another thread was faster */
         atomic_store_explicit(&shunt_slots[slot], function, memory_order_release);
     else
@@ -224,11 +206,15 @@ void *shunt_front_resolve(unsigned slot, const void *caller)
     return function;
 }
 
-/* ---- linked in the wrong order ---- */
+/* ---- at load ---- */
 
-/* No call would ever come here, so this is the only place to say it. Costs a process without MPI one look-up. */
-__attribute__((constructor)) static void check_order(void)
+/*
+ * Costs a process without MPI a look-up and a change of 24 KB, some microseconds. Linked after the MPI library, no call
+ * would ever come here: this is the only place to say so.
+ */
+__attribute__((constructor)) static void begin(void)
 {
+    shunt_absent_watch();
     if (!shunt_library_first())
         return;
     load_settings();

@@ -2,17 +2,21 @@
 # libshunt.so: what one preloads or links. It needs libc alone and shows the MPI names and shunt_*, nothing else.
 
 front_sources += \
+	%reldir%/absent.c \
+	%reldir%/absent.h \
 	%reldir%/front.c \
 	%reldir%/front.h \
 	%reldir%/library.c \
 	%reldir%/library.h \
-	%reldir%/slots.S
+	%reldir%/names.c \
+	%reldir%/slots.S \
+	%reldir%/slots.h
 
 lib_LTLIBRARIES += libshunt.la
 libshunt_la_SOURCES = $(front_sources)
 nodist_libshunt_la_SOURCES = $(front_generated)
 libshunt_la_LIBADD = libbase.la
-libshunt_la_LDFLAGS = $(AM_LDFLAGS) -avoid-version -Wl,--version-script=$(srcdir)/%reldir%/shunt.map
+libshunt_la_LDFLAGS = $(AM_LDFLAGS) -avoid-version -Wl,--hash-style=both -Wl,--version-script=$(srcdir)/%reldir%/shunt.map
 EXTRA_libshunt_la_DEPENDENCIES = $(srcdir)/%reldir%/shunt.map
 EXTRA_DIST += %reldir%/shunt.map
 include_HEADERS += include/shunt.h

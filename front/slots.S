@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The MPI functions that libshunt.so shows. Each is a jump through its slot; a slot first leads to code that calls
- * shunt_front_resolve(slot, return address) with the caller's arguments kept, and goes on where that says.
+ * shunt_front_resolve(slot, return address) with the caller's arguments kept, and goes on where that says. For each
+ * there is also a function without arguments that calls shunt_absent_ask(slot).
  *
  * Only integer registers are kept: no MPI function takes a floating-point argument.
  */
@@ -11,17 +12,32 @@
 #define _CET_ENDBR
 #endif
 
-#define SLOT(index, name, no) slot index, name
+    .hidden shunt_slots
+    .hidden shunt_functions
+    .hidden shunt_asks
+    .hidden shunt_front_resolve
+    .hidden shunt_absent_ask
 
 #if defined(__x86_64__)
 
-.macro slot index, name
+.macro function index, name /* 16 bytes, as SHUNT_SLOT_BYTES says */
     .globl \name
     .type \name, @function
 \name:
     _CET_ENDBR
     jmp *shunt_slots + 8 * \index(%rip)
     .size \name, . - \name
+    .balign 16
+.endm
+
+.macro ask index, name /* 16 bytes */
+    _CET_ENDBR
+    movl $\index, %edi
+    jmp shunt_absent_ask
+    .balign 16
+.endm
+
+.macro first index, name
 .Lfirst_\index:
     _CET_ENDBR
     pushq $\index
@@ -58,7 +74,7 @@ resolve: /* on the stack: the slot, the return address */
 
 #elif defined(__aarch64__)
 
-.macro slot index, name
+.macro function index, name /* 16 bytes, as SHUNT_SLOT_BYTES says */
     .globl \name
     .type \name, %function
 \name:
@@ -67,6 +83,16 @@ resolve: /* on the stack: the slot, the return address */
     ldr x16, [x16, :lo12:shunt_slots + 8 * \index]
     br x16
     .size \name, . - \name
+.endm
+
+.macro ask index, name /* 16 bytes */
+    hint #34
+    mov w0, #\index
+    b shunt_absent_ask
+    nop
+.endm
+
+.macro first index, name
 .Lfirst_\index:
     hint #34
     mov w17, #\index
@@ -108,21 +134,33 @@ resolve: /* w17: the slot, x30: the return address */
 #error "slots are written for x86-64 and 64-bit ARM"
 #endif
 
-#include "front/slots.def"
-
-.macro first index, name
+.macro slot index, name
     .quad .Lfirst_\index
 .endm
+
+#define SLOT(index, name, absent) first index, name
+#include "front/slots.def"
 #undef SLOT
-#define SLOT(index, name, no) first index, name
+
+    .balign 16
+shunt_functions:
+#define SLOT(index, name, absent) function index, name
+#include "front/slots.def"
+#undef SLOT
+
+    .balign 16
+shunt_asks:
+#define SLOT(index, name, absent) ask index, name
+#include "front/slots.def"
+#undef SLOT
 
     .data
-    .globl shunt_slots
-    .hidden shunt_slots
-    .hidden shunt_front_resolve
     .balign 8
 shunt_slots:
+#define SLOT(index, name, absent) slot index, name
 #include "front/slots.def"
+#undef SLOT
     .size shunt_slots, . - shunt_slots
 
+    .globl shunt_slots, shunt_functions, shunt_asks
     .section .note.GNU-stack, "", %progbits

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Write what follows from calls.txt:
 
-gen.py slots CALLS               front/slots.def: SLOT(index, name, answers "no" if the host lacks it)
+gen.py slots CALLS               front/slots.def: SLOT(index, name, may be absent: 0 no, 1 yes, 2 yes, and that means no)
 gen.py ids CALLS                 call_ids.h: the ids of struct shunt_call
 gen.py host CALLS MPI.I          host_table.h: the host's functions
 gen.py shims CALLS MPI.I SHIM    shims.c: a check of each row, a shim of each function, and their tables
@@ -17,8 +17,8 @@ from collections import namedtuple
 
 # An argument: its declarations, what of struct shunt_call it fills (or None), its kind and name
 Arg = namedtuple("Arg", "small large older field kind name")
-# A function. slot: index of the MPI_ slot, that of PMPI_ follows; -1: none
-Call = namedtuple("Call", "name id cls args large slot")
+# A function. newer: not every host has it. slot: index of the MPI_ slot, that of PMPI_ follows; -1: none
+Call = namedtuple("Call", "name id cls args large newer slot")
 
 
 def read_arg(text, kinds):
@@ -32,18 +32,19 @@ def read_arg(text, kinds):
 
 
 def expand(name, forms, args, kinds):
-    """Yield form, name, id, arguments of each form of a row."""
+    """Yield form, name, id, arguments of each form of a row; + follows a form that is newer."""
     plain = [a for a in args if a.kind != "status"]
     request, info = [read_arg("request request", kinds)], [read_arg("info info", kinds)]
     prefix, first, rest = re.fullmatch(r"(File_)?(\w)(\w+)", name).groups()
-    for form in forms:
-        if form == "b":
+    for form, plus in re.findall(r"(\w)(\+?)", forms):
+        form += plus or "+" * (form in "px")
+        if form[0] == "b":
             yield form, name, name, args
-        elif form in "ir":
-            new = f"File_{form}" if prefix else form.upper()
+        elif form[0] in "ir":
+            new = f"File_{form[0]}" if prefix else form[0].upper()
             yield form, new + first.lower() + rest, new + first.lower() + rest, plain + request
         else:
-            full = ("MPIX_" if form == "x" else "") + f"{name}_init"
+            full = ("MPIX_" if form[0] == "x" else "") + f"{name}_init"
             yield form, full, f"{name}_init", plain + ([] if form == "s" else info) + request
 
 
@@ -59,9 +60,9 @@ def read_calls(path):
             continue
         args = [] if args == "-" else [read_arg(a, kinds) for a in args.split(",")]
         for form, full, call_id, form_args in expand(name, forms, args, kinds):
-            for large in (False, True) if form != "x" and any(a.large for a in args) else (False,):
+            for large in (False, True) if form != "x+" and any(a.large for a in args) else (False,):
                 yield Call(full + "_c" * large, call_id, "coll" if cls == "take" and form != "b" else cls,
-                           form_args, large, -1 if cls == "host" else slot)
+                           form_args, large, large or "+" in form, -1 if cls == "host" else slot)
                 slot += 0 if cls == "host" else 2
 
 
@@ -83,21 +84,21 @@ def fields(call):
 
 
 def write_slots(calls):
-    slots = [(call.slot + i, s, call.cls) for call in calls if call.slot >= 0 for i, s in enumerate(symbols(call))]
-    for slot, symbol, cls in slots:
-        print(f"SLOT({slot}, {symbol}, {int(cls == 'query')})")
+    for call in [c for c in calls if c.slot >= 0]:
+        for i, symbol in enumerate(symbols(call)):
+            print(f"SLOT({call.slot + i}, {symbol}, {call.newer + (call.cls == 'query')})")
 
 
 def write_ids(calls, digest):
     ids = dict.fromkeys(c.id for c in calls if c.cls != "host")
-    print("enum shunt_call_id {\n" + "".join(f"    SHUNT_CALL_{i},\n" for i in ids) + "    SHUNT_NCALLS\n};\n")
+    print("#pragma once\n\nenum shunt_call_id {\n" + "".join(f"    SHUNT_CALL_{i},\n" for i in ids) + "    SHUNT_NCALLS\n};\n")
     print(f"#define SHUNT_NSLOTS {2 + max(c.slot for c in calls)}")
     print(f"#define SHUNT_CALLS_DIGEST {digest:#x}u /* of calls.txt: slots are numbered alike */")
 
 
 def write_host(calls):
     members = "".join(f"    int (*{c.name})({declare(c)});\n" for c in calls)
-    print("struct shunt_host_table {\n" + members + "};")
+    print("#pragma once\n\nstruct shunt_host_table {\n" + members + "};")
 
 
 def write_shims(calls, functions, template):
