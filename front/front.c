@@ -42,6 +42,9 @@ static struct shunt_thread *get_thread(void)
     return &this_thread;
 }
 
+/* Our function, whoever else has one of the public name. */
+extern __typeof__(shunt_version) own_version __attribute__((alias("shunt_version"), visibility("hidden")));
+
 /* ---- the engine ---- */
 
 static void *find_symbol(const char *symbol)
@@ -94,6 +97,10 @@ static bool start_engine(void)
         return false;
     shunt_engine_start_function *start;
     *(void **)&start = dlsym(engine, SHUNT_ENGINE_START);
+    if (!start) {
+        shunt_log_always("the engine for %s is not an engine; its calls pass through", library.path);
+        return false;
+    }
     for (int slot = 0; slot < SHUNT_NSLOTS; slot++)
         target[slot] = next[slot] = find_symbol(shunt_slot_name(slot));
     static struct shunt_front front = {
@@ -106,7 +113,7 @@ static bool start_engine(void)
         .target = target,
     };
     front.log = shunt_log;
-    if (!start || start(&front) != SHUNT_OK)
+    if (start(&front) != SHUNT_OK)
         return false;
     for (int slot = 0; slot < SHUNT_NSLOTS; slot++)
         if (target[slot]) /* release: a thread that jumps to a shim finds the engine started */
@@ -133,7 +140,7 @@ static const char *choose_mode(const void *caller)
         return "no-mpi";
     }
     /* an earlier libshunt.so (preloaded and linked from different folders) sees all calls before us */
-    if (dlsym(RTLD_DEFAULT, "shunt_version") != (void *)shunt_version)
+    if (dlsym(RTLD_DEFAULT, "shunt_version") != (void *)own_version)
         return "second";
     if (conf.disable)
         return "off";

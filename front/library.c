@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern int PMPI_Init(); /* our own, in slots.S: its address tells ours from the host's */
+#include "front/slots.h"
 
 /* ---- objects of the process ---- */
 
@@ -53,7 +53,7 @@ static void *init_seen_by(const char *name)
     void *init = handle ? dlsym(handle, "PMPI_Init") : NULL;
     if (handle)
         dlclose(handle);
-    return init == (void *)PMPI_Init ? NULL : init;
+    return init == (void *)shunt_own_init ? NULL : init;
 }
 
 struct names {
@@ -163,5 +163,5 @@ void *shunt_library_symbol(const struct shunt_library *library, const char *name
 
 bool shunt_library_first(void)
 {
-    return dlsym(RTLD_DEFAULT, "PMPI_Init") != (void *)PMPI_Init && !dlsym(RTLD_NEXT, "PMPI_Init");
+    return dlsym(RTLD_DEFAULT, "PMPI_Init") != (void *)shunt_own_init && !dlsym(RTLD_NEXT, "PMPI_Init");
 }

@@ -15,6 +15,7 @@
     .hidden shunt_slots
     .hidden shunt_functions
     .hidden shunt_asks
+    .hidden shunt_own_init
     .hidden shunt_front_resolve
     .hidden shunt_absent_ask
 
@@ -162,5 +163,7 @@ shunt_slots:
 #undef SLOT
     .size shunt_slots, . - shunt_slots
 
-    .globl shunt_slots, shunt_functions, shunt_asks
+    /* our PMPI_Init, whoever else has one */
+    .set shunt_own_init, PMPI_Init
+    .globl shunt_slots, shunt_functions, shunt_asks, shunt_own_init
     .section .note.GNU-stack, "", %progbits

@@ -13,6 +13,7 @@ enum { SHUNT_SLOT_BYTES = 16 }; /* of code, for each slot, in each of the arrays
 extern _Atomic(void *) shunt_slots[SHUNT_NSLOTS]; /* where each function jumps to */
 extern const char shunt_functions[];              /* the functions that are shown */
 extern const char shunt_asks[];                   /* for each, a function that calls shunt_absent_ask with its slot */
+extern const char shunt_own_init[];               /* our PMPI_Init; that name alone may lead to another library's */
 #pragma GCC visibility pop
 
 const char *shunt_slot_name(unsigned slot);
