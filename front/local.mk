@@ -16,7 +16,7 @@ lib_LTLIBRARIES += libshunt.la
 libshunt_la_SOURCES = $(front_sources)
 nodist_libshunt_la_SOURCES = $(front_generated)
 libshunt_la_LIBADD = libbase.la
-libshunt_la_LDFLAGS = $(AM_LDFLAGS) -avoid-version -Wl,--hash-style=both -Wl,--version-script=$(srcdir)/%reldir%/shunt.map
+libshunt_la_LDFLAGS = $(AM_LDFLAGS) -avoid-version -Wl,-z,defs -Wl,--hash-style=both -Wl,--version-script=$(srcdir)/%reldir%/shunt.map
 EXTRA_libshunt_la_DEPENDENCIES = $(srcdir)/%reldir%/shunt.map
 EXTRA_DIST += %reldir%/shunt.map
 include_HEADERS += include/shunt.h

@@ -37,7 +37,7 @@ CLEANFILES += %reldir%/call_ids.h
 %reldir%/call_ids.h: $(calls_table)
 	$(AM_V_GEN)$(MKDIR_P) %reldir% && $(calls_write) ids $(calls_txt) >$@.tmp && mv $@.tmp $@
 
-engine_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared
+engine_ldflags = $(AM_LDFLAGS) -module -avoid-version -shared -Wl,-z,defs
 
 if HAVE_CUDA
 engine_LTLIBRARIES += marker.la
