@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The board of a communicator: arrival, veto, decision, ticket, reuse. The rules are those of doc/design.md.
+ * The board of a communicator: arrival, veto, decision, ticket, reuse. The rules are those of doc/design.md, section 5.
  *
  * Each operation s has the entry s mod 256 of the board's ring. All that changes in an entry is in one word,
  * {lap, arrived, left, state, by, reason}, and every change is one compare-and-swap on it:
@@ -146,7 +146,7 @@ enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key k
     int kept = errno;
     enum shunt_status status = SHUNT_OK;
     struct shunt_board *board = new_board(arena, n, slots, me);
-    bool shared = n <= SHUNT_BOARD_RANKS; /* rule 13: larger ones only count */
+    bool shared = n <= SHUNT_BOARD_RANKS; /* rule 9: larger ones only count */
     if (board && shared) {
         status = shunt_pool_open(arena, key, n, slots, &board->shared);
         if (status == SHUNT_OK)
@@ -198,7 +198,7 @@ int shunt_board_slot(const struct shunt_board *board, int rank)
 /* ---- counting ---- */
 
 /*
- * Rule 2. Reads nothing and never waits, so that host-only jobs pay nothing. Release, also for rule 4: whoever sees
+ * Rule 1. Reads nothing and never waits, so that host-only jobs pay nothing. Release, also for rule 3: whoever sees
  * the count sees the arrival that came before it, so a member that has arrived is never taken for a host rank.
  */
 void shunt_board_pass(struct shunt_board *board)
@@ -230,7 +230,7 @@ static enum shunt_reason board_trouble(const struct shunt_board *board)
 }
 
 /*
- * Rule 3: may this member arrive in the entry as it is? NONE, or why not. A free entry can be taken whatever lap it
+ * Rule 2: may this member arrive in the entry as it is? NONE, or why not. A free entry can be taken whatever lap it
  * was used for last: if the others are ahead, this member finds them as host ranks at its first look. An entry of the
  * same lap that was staged and left by all has the reason still.
  */
@@ -244,7 +244,7 @@ static enum shunt_reason entry_trouble(struct word word, uint32_t lap)
 }
 
 /*
- * Rule 3: arrive, all fallible work done, the post in place. NONE: arrived, *arrived_p says who has by now. Else
+ * Rule 2: arrive, all fallible work done, the post in place. NONE: arrived, *arrived_p says who has by now. Else
  * nothing has happened; every doubt ends here, since a rank that only passes never harms.
  */
 static enum shunt_reason enter_entry(struct shunt_board *board, struct shared_entry *entry, uint16_t post,
@@ -296,7 +296,7 @@ static enum shunt_reason judge(struct shunt_board *board, struct shared_entry *e
         neutral &= (posts[i]->flags & SHUNT_POST_NEUTRAL) != 0;
     }
     if (neutral)
-        return SHUNT_REASON_NEUTRAL; /* rule 6: all neutral is nothing for the GPUs */
+        return SHUNT_REASON_NEUTRAL; /* rule 5: all neutral is nothing for the GPUs */
     enum shunt_reason trouble = board_trouble(board);
     if (trouble != SHUNT_REASON_NONE)
         return trouble;
@@ -307,11 +307,11 @@ static enum shunt_reason judge(struct shunt_board *board, struct shared_entry *e
 }
 
 /*
- * Rule 6: the arrival that completed the set decides for all.
+ * Rule 5: the arrival that completed the set decides for all.
  *
  * The launch lock covers the ticket *and* the change to RUN: whoever sees the operation of ticket t as RUN and then
  * looks at its other operations finds all its smaller tickets as RUN too. Without, two ranks could launch two
- * operations in opposite orders, and their kernels would wait for each other (rule 7).
+ * operations in opposite orders, and their kernels would wait for each other (rule 6).
  */
 static void decide_round(struct shunt_board *board, struct shared_entry *entry, shunt_decide decide, void *context)
 {
@@ -346,7 +346,7 @@ static enum shunt_reason try_arrive(struct shunt_board *board, const struct shun
     enum shunt_reason trouble = board_trouble(board);
     if (trouble != SHUNT_REASON_NONE)
         return trouble;
-    /* Rule 12: as long as nobody on the node has used device memory, a rank with nothing to do is a host rank, and
+    /* Rule 8: as long as nobody on the node has used device memory, a rank with nothing to do is a host rank, and
        jobs that never do pay nothing. */
     if (!(post->flags & SHUNT_POST_NEUTRAL))
         shunt_arena_set_device_used(board->arena);
@@ -371,7 +371,7 @@ enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shu
     uint32_t arrived;
     uint64_t sequence = board->sequence;
     enum shunt_reason trouble = try_arrive(board, post, &entry, &arrived);
-    /* Rule 4: the arrival comes before the count, see shunt_board_pass. And whoever does not arrive passes. */
+    /* Rule 3: the arrival comes before the count, see shunt_board_pass. And whoever does not arrive passes. */
     shunt_board_pass(board);
     if (trouble != SHUNT_REASON_NONE) {
         *reason = trouble;
@@ -417,7 +417,7 @@ static int find_gone(const struct shunt_round *round, uint64_t now)
 /*
  * Why an undecided operation, seen as `word`, should be staged; NONE: wait on.
  *
- * Rule 5: a member on the host ends it at once. Time alone never should, since a late rank loses nothing by being
+ * Rule 4: a member on the host ends it at once. Time alone never should, since a late rank loses nothing by being
  * waited for while a veto changes path and bits; 30 seconds are the net under calls that we did not see, and only
  * while somebody is missing: once all are there, the last to arrive is deciding.
  */
@@ -456,7 +456,7 @@ enum shunt_round_state shunt_round_poll(struct shunt_round *round)
         if (reason == SHUNT_REASON_NONE)
             return SHUNT_ROUND_UNDECIDED;
         /*
-         * Rule 4: from the very word that was read before the counters. If a member we took for missing has arrived
+         * Rule 3: from the very word that was read before the counters. If a member we took for missing has arrived
          * since, the word has changed, the swap fails, and we look again with what it is now.
          */
         struct word to = word;
@@ -496,7 +496,7 @@ const struct shunt_post *shunt_round_post(const struct shunt_round *round, int i
 /* ---- leaving ---- */
 
 /*
- * Rule 10: the entry is free again when it is decided and all who arrived have left. Nobody arrives once it is
+ * Rule 7: the entry is free again when it is decided and all who arrived have left. Nobody arrives once it is
  * decided, so the number of those who must leave is fixed, and the last of them is alone with the entry.
  */
 void shunt_round_leave(struct shunt_round *round)
@@ -536,7 +536,7 @@ static inline void pause_cpu(void)
 #endif
 }
 
-/* Rule 13: with more ranks than processors the one we wait for may need ours. */
+/* Rule 9: with more ranks than processors the one we wait for may need ours. */
 void shunt_board_relax(unsigned *spins)
 {
     unsigned limit = shunt_arena_crowded() ? SPINS_CROWDED : SPINS_ALONE;

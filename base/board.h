@@ -48,7 +48,7 @@ int shunt_arena_self(const struct shunt_arena *arena);
 int shunt_arena_slot(const struct shunt_arena *arena, int world_rank);
 
 /*
- * Sticky on the node: some rank has used device memory (rule 12: neutral ranks arrive only then). Answers the number of
+ * Sticky on the node: some rank has used device memory (rule 8: neutral ranks arrive only then). Answers the number of
  * this process among those that did (0, 1, ... in order of their first call; the same on every call of a process): its
  * channel in everybody's scratch.
  */
@@ -67,7 +67,11 @@ void *shunt_arena_card(const struct shunt_arena *arena, int slot);
  */
 void *shunt_arena_stats(const struct shunt_arena *arena, int slot);
 
-/* False once the process of `slot` is proven to have ended (pidfd, not a pid number). Cheap, but not for hot loops. */
+/*
+ * False once the process of `slot` is proven to have ended (pidfd, not a pid number). A process that has left in order
+ * stays alive in this sense: its end is no failure, whoever still waits for the last of its data gets it. Cheap, but
+ * not for hot loops.
+ */
 bool shunt_arena_alive(struct shunt_arena *arena, int slot);
 
 /* Unmap and forget; safe when the file was never sealed (then the last one out unlinks it). arena may be NULL. */
@@ -89,7 +93,7 @@ enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key k
                                    struct shunt_board **board_p);
 void shunt_board_close(struct shunt_board *board);
 
-/* Rule 2: a rank on host memory passes its next operation. 1-2 ns, never waits. board may be NULL. */
+/* Rule 1: a rank on host memory passes its next operation. 1-2 ns, never waits. board may be NULL. */
 void shunt_board_pass(struct shunt_board *board);
 
 enum { SHUNT_POST_NEUTRAL = 1, SHUNT_POST_IN_PLACE = 2 };
@@ -148,13 +152,13 @@ struct shunt_round {
 bool shunt_board_ahead(const struct shunt_board *board, int rank);
 
 /*
- * Rule 3: arrive in the board's next operation. SHUNT_OK: arrived, `round` is filled and must be left.
+ * Rule 2: arrive in the board's next operation. SHUNT_OK: arrived, `round` is filled and must be left.
  * SHUNT_PASS: did not arrive, has passed as a host rank instead; *reason says why; stage.
  */
 enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shunt_post *post, shunt_decide decide,
                                      void *context, struct shunt_round *round, enum shunt_reason *reason);
 
-/* Look once: also turns UNDECIDED to STAGE if a member has passed on the host (rule 5) or after 30 s. */
+/* Look once: also turns UNDECIDED to STAGE if a member has passed on the host (rule 4) or after 30 s. */
 enum shunt_round_state shunt_round_poll(struct shunt_round *round);
 
 /*
@@ -163,7 +167,7 @@ enum shunt_round_state shunt_round_poll(struct shunt_round *round);
  */
 void shunt_board_relax(unsigned *spins);
 
-/* Rule 5: veto while undecided. Without effect once decided; poll tells. */
+/* Rule 4: veto while undecided. Without effect once decided; poll tells. */
 void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason);
 
 /* The decision, once poll says STAGE (only `reason` is set) or RUN. Valid until leave. */

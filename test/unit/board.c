@@ -42,7 +42,7 @@ static void test_all_arrive(void **state)
     size = 0;
 }
 
-/* Rule 6: tickets are the node's, over all boards; a staged operation takes none. */
+/* Rule 5: tickets are the node's, over all boards; a staged operation takes none. */
 static void test_tickets(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void test_tickets(void **state)
 
 /* ---- hosts ---- */
 
-/* Rules 2, 4, 5: before or after the arrivals, a member on the host makes all stage, each by its own look. */
+/* Rules 1, 3, 4: before or after the arrivals, a member on the host makes all stage, each by its own look. */
 static void test_host_rank(void **state)
 {
     (void)state;
@@ -146,7 +146,7 @@ static void test_far_ahead(void **state)
     leave(1);
 }
 
-/* Rule 3: an operation that is staged already: a latecomer does not arrive, and knows why, also when all have left. */
+/* Rule 2: an operation that is staged already: a latecomer does not arrive, and knows why, also when all have left. */
 static void test_late(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void test_veto_during_decision(void **state)
     leave(1);
 }
 
-/* Rule 5: 30 seconds, never under SHUNT_REPRODUCIBLE. */
+/* Rule 4: 30 seconds, never under SHUNT_REPRODUCIBLE. */
 static void test_timeout(void **state)
 {
     (void)state;
@@ -241,7 +241,7 @@ static void test_timeout(void **state)
 
 /* ---- neutral ranks ---- */
 
-/* Rules 6 and 12. */
+/* Rules 5 and 8. */
 static void test_neutral(void **state)
 {
     (void)state;
@@ -271,7 +271,7 @@ static void test_neutral(void **state)
 
 /* ---- reuse ---- */
 
-/* Rule 10: the entry is used again when all have left, not before; the posts of those who have not stay. */
+/* Rule 7: the entry is used again when all have left, not before; the posts of those who have not stay. */
 static void test_reuse(void **state)
 {
     (void)state;

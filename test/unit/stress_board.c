@@ -211,7 +211,7 @@ static uint64_t check_run(const struct open *open)
     return verdict->ticket;
 }
 
-/* Rule 7: whoever sees a ticket sees all smaller ones of its own when it looks again. */
+/* Rule 6: whoever sees a ticket sees all smaller ones of its own when it looks again. */
 static void raise_floors(struct thread *thread, uint64_t ticket)
 {
     for (int i = 0; i < thread->n_open; i++) {
