@@ -18,8 +18,9 @@ script_tests = \
 	%reldir%/info.sh \
 	%reldir%/layers.sh \
 	%reldir%/layers_fail.sh \
+	%reldir%/model.sh \
 	%reldir%/settings_doc.sh
-EXTRA_DIST += $(script_tests) %reldir%/layers.awk
+EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/tickets.pml
 TESTS += $(script_tests)
 
 if HAVE_CMOCKA
