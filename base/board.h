@@ -173,7 +173,10 @@ void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason);
 /* The decision, once poll says STAGE (only `reason` is set) or RUN. Valid until leave. */
 const struct shunt_verdict *shunt_round_verdict(const struct shunt_round *round);
 
-/* The post of member i, once poll says RUN. Valid until leave. */
+/*
+ * The post of member i, once poll says RUN, or STAGE for a reason that `decide` gave (then all have arrived). Valid
+ * until leave.
+ */
 const struct shunt_post *shunt_round_post(const struct shunt_round *round, int i);
 
 /* Done with it: the entry is free for sequence + 256 when all who arrived have left. */
