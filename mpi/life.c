@@ -52,16 +52,17 @@ static void enter_child(void)
     shunt_comm_abandon();
 }
 
-static void watch_fork(void)
+static void start_process(void)
 {
     pthread_atfork(NULL, NULL, enter_child);
+    shunt_select_start();
 }
 
-static void watch_fork_once(void)
+static void start_process_once(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, watch_fork);
+    pthread_once(&once, start_process);
 }
 
 /*
@@ -106,7 +107,6 @@ static void start_world(void)
     }
     life.phase = RUNNING;
     watch_for_cuda();
-    shunt_select_start();
     shunt_comm_start();
     shunt_info("mpi", "rank %d of %d, %s", rank, size, life.arena ? "in the node's arena" : "without an arena");
 }
@@ -124,7 +124,7 @@ void shunt_hook_init_before(const struct shunt_call *call)
 
     if (shunt_life_forked())
         return;
-    watch_fork_once();
+    start_process_once();
     if (!is_session(call) && life.phase == BEFORE) {
         life.phase = STARTING;
         if (shunt_arena_join(&life.arena) != SHUNT_OK)

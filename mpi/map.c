@@ -83,6 +83,8 @@ static void drop_slot(struct shunt_map *map, struct shunt_map_slot *slot)
     struct shunt_map_table *table = map->table;
     size_t i = slot - table->slots;
 
+    /* A program may ask for a handle that is EMPTY or GONE: it finds such a slot, and in it nothing. */
+    atomic_store_explicit(&slot->value, NULL, memory_order_relaxed);
     atomic_store_explicit(&slot->key, SHUNT_MAP_GONE, memory_order_release);
     map->live--;
     /* No chain passes a slot whose successor is empty, so the GONE ones before an EMPTY one can be used anew. */

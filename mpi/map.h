@@ -17,7 +17,7 @@
 
 #include "base/status.h"
 
-enum { SHUNT_MAP_EMPTY = 0, SHUNT_MAP_GONE = 1 }; /* no key may have these values */
+enum { SHUNT_MAP_EMPTY = 0, SHUNT_MAP_GONE = 1 }; /* no entry may have these keys */
 
 struct shunt_map_slot {
     _Atomic uintptr_t key;
@@ -45,7 +45,7 @@ static inline size_t shunt_map_home(const struct shunt_map_table *table, uintptr
     return ((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15)) >> table->shift;
 }
 
-/* The value of `key`, or NULL. */
+/* The value of `key`, or NULL; also of the keys that no entry may have. */
 static inline void *shunt_map_find(struct shunt_map *map, uintptr_t key)
 {
     /* Acquire: pairs with the release of a new table, so that its slots are seen. */

@@ -38,6 +38,8 @@ static void test_like_array(void **state)
             assert_ptr_equal(shunt_map_remove(&map, key_of(i), NULL), there[i] ? &there[i] : NULL);
             there[i] = 0;
         }
+        assert_null(shunt_map_find(&map, SHUNT_MAP_EMPTY)); /* what a program may take for a handle */
+        assert_null(shunt_map_find(&map, SHUNT_MAP_GONE));
         unsigned look = rand_r(&seed) % KEYS;
         assert_ptr_equal(shunt_map_find(&map, key_of(look)), there[look] ? &there[look] : NULL);
     }
