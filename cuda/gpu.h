@@ -45,6 +45,9 @@ struct shunt_mem {
  */
 void shunt_gpu_classify(const void *p, struct shunt_mem *mem);
 
+/* Are both on the stack of the calling thread or in the brk heap? Asks nobody; false says nothing. */
+bool shunt_gpu_surely_host(const void *p, const void *q);
+
 /*
  * Host memory for staging `bytes`: pinned if it fits in the bounded pool, else pageable, lazily touched and kept for
  * the next call. NULL if there is none. Give it back with shunt_bounce_put. Contents undefined.

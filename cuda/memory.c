@@ -10,26 +10,42 @@
 #include "cuda/driver.h"
 #include "cuda/gpu.h"
 
-/* The calling thread's stack, looked up once per thread. */
-static bool on_stack(uintptr_t p)
+struct stack {
+    uintptr_t low, high;
+};
+
+static void find_stack(struct stack *stack)
 {
-    static __thread uintptr_t low, high;
+    pthread_attr_t attributes;
+    void *base = NULL;
+    size_t size = 0;
+    int keep = errno;
 
-    if (high == 0) {
-        pthread_attr_t attributes;
-        void *base = NULL;
-        size_t size = 0;
-
-        high = 1; /* once, also when it fails */
-        if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
-            if (pthread_attr_getstack(&attributes, &base, &size) == 0) {
-                low = (uintptr_t)base;
-                high = low + size;
-            }
-            pthread_attr_destroy(&attributes);
+    stack->high = 1; /* once, also when it fails */
+    if (pthread_getattr_np(pthread_self(), &attributes) == 0) {
+        if (pthread_attr_getstack(&attributes, &base, &size) == 0) {
+            stack->low = (uintptr_t)base;
+            stack->high = stack->low + size;
         }
+        pthread_attr_destroy(&attributes);
     }
-    return p >= low && p < high;
+    errno = keep;
+}
+
+/* The calling thread's stack, looked up once per thread. */
+static const struct stack *own_stack(void)
+{
+    static __thread struct stack stack;
+    struct stack *own = &stack; /* the address costs a call */
+
+    if (own->high == 0)
+        find_stack(own);
+    return own;
+}
+
+static bool on_stack(const struct stack *stack, uintptr_t p)
+{
+    return p >= stack->low && p < stack->high;
 }
 
 /* Where the brk heap begins: field 47 of /proc/self/stat, counted from 3 behind the command's closing parenthesis. */
@@ -50,16 +66,34 @@ static uintptr_t read_heap_start(void)
     return start != 0 ? start : UINTPTR_MAX;
 }
 
+/*
+ * The end is asked for only when the heap seems to have grown: UCX replaces sbrk by something that takes 170 ns. That the
+ * heap may have shrunk does no harm: where it was, nothing but the heap comes.
+ */
 static bool on_heap(uintptr_t p)
 {
-    static uintptr_t start; /* written more than once by racing threads, with the same value */
+    static uintptr_t start, end; /* written more than once by racing threads, with values that are all true */
+    const uintptr_t largest = (uintptr_t)1 << 40;
 
     if (__atomic_load_n(&start, __ATOMIC_RELAXED) == 0) {
         int keep = errno;
         __atomic_store_n(&start, read_heap_start(), __ATOMIC_RELAXED);
         errno = keep;
     }
-    return p >= __atomic_load_n(&start, __ATOMIC_RELAXED) && p < (uintptr_t)sbrk(0);
+    uintptr_t offset = p - __atomic_load_n(&start, __ATOMIC_RELAXED);
+    if (p < offset || offset >= largest) /* below the start, or among the mappings */
+        return false;
+    if (p >= __atomic_load_n(&end, __ATOMIC_RELAXED))
+        __atomic_store_n(&end, (uintptr_t)sbrk(0), __ATOMIC_RELAXED);
+    return p < __atomic_load_n(&end, __ATOMIC_RELAXED);
+}
+
+bool shunt_gpu_surely_host(const void *p, const void *q)
+{
+    const struct stack *stack = own_stack();
+
+    return (on_stack(stack, (uintptr_t)p) || on_heap((uintptr_t)p)) &&
+           (on_stack(stack, (uintptr_t)q) || on_heap((uintptr_t)q));
 }
 
 void shunt_gpu_classify(const void *p, struct shunt_mem *mem)
@@ -72,7 +106,7 @@ void shunt_gpu_classify(const void *p, struct shunt_mem *mem)
     void *values[4] = { &type, &ordinal, &id, &managed };
 
     *mem = (struct shunt_mem){ .kind = SHUNT_MEM_HOST, .device = -1 };
-    if (!shunt_gpu_in_use() || on_stack((uintptr_t)p) || on_heap((uintptr_t)p))
+    if (!shunt_gpu_in_use() || on_stack(own_stack(), (uintptr_t)p) || on_heap((uintptr_t)p))
         return;
     if (shunt_driver.cuPointerGetAttributes(4, wanted, values, (CUdeviceptr)p) != CUDA_SUCCESS)
         return;
