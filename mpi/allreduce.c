@@ -79,18 +79,16 @@ static int run_device(const struct shunt_call *call, struct shunt_comm *comm, co
     return shunt_stage_allreduce(call, operands);
 }
 
-/* The process uses CUDA, or the communicator is not known. */
+/* The communicator is not known, or a buffer may be in device memory. */
 static __attribute__((noinline)) bool take_call(const struct shunt_call *call, int *rc)
 {
-    struct shunt_operands operands;
+    struct shunt_operands operands = { .device = false };
 
     if (shunt_life_forked())
         return false;
     struct shunt_comm *comm = shunt_comm_get(call->comm);
     if (shunt_gpu_in_use())
         shunt_classify_reduction(call, &operands);
-    else
-        operands.device = false;
     if (!operands.device) {
         pass_call(call, comm);
         return false;
@@ -105,7 +103,7 @@ bool shunt_hook_take(const struct shunt_call *call, int *rc)
 {
     struct shunt_comm *comm = shunt_comm_find(call->comm);
 
-    if (__builtin_expect(!comm || shunt_gpu_in_use(), 0))
+    if (__builtin_expect(!comm, 0) || (shunt_gpu_in_use() && !shunt_classify_plain(call)))
         return take_call(call, rc);
     pass_call(call, comm);
     return false;

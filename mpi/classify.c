@@ -89,6 +89,13 @@ void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operan
         operands->reason = SHUNT_REASON_MIXED_BUFFERS;
 }
 
+bool shunt_classify_plain(const struct shunt_call *call)
+{
+    const void *send = call->sendbuf == MPI_IN_PLACE ? call->recvbuf : call->sendbuf;
+
+    return shunt_gpu_surely_host(send, call->recvbuf) && shunt_types_find(call->datatype);
+}
+
 uint64_t shunt_classify_bytes(const struct shunt_call *call)
 {
     MPI_Count size = 0;

@@ -20,6 +20,9 @@ struct shunt_operands {
  */
 void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operands *operands);
 
+/* The quick answer for most reductions on host memory: true if no buffer needs a closer look. */
+bool shunt_classify_plain(const struct shunt_call *call);
+
 /* Bytes of the call's operand, without the gaps of a derived type: for statistics. */
 uint64_t shunt_classify_bytes(const struct shunt_call *call);
 
