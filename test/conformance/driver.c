@@ -79,7 +79,7 @@ void gate_open(void)
 static void *open_later(void *unused)
 {
     (void)unused;
-    usleep(150000);
+    usleep(LONG_ENOUGH_MS * 1000);
     gate_open();
     return NULL;
 }

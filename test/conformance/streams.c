@@ -28,7 +28,8 @@ static void ask_order(const char *question, CUstream first, CUstream second)
     __atomic_store_n(word, 0, __ATOMIC_SEQ_CST);
     gate_close(first);
     write_word(second, 1);
-    usleep(100000);
+    for (int i = 0; i < LONG_ENOUGH_MS && !read_word(); i++)
+        usleep(1000);
     uint32_t before = read_word();
     gate_open();
     need(CU(cuCtxSynchronize)(), "cuCtxSynchronize");
