@@ -162,8 +162,8 @@ enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shu
 enum shunt_round_state shunt_round_poll(struct shunt_round *round);
 
 /*
- * Between two polls of a wait loop; *spins is 0 at its start. A pause, and after about 20 microseconds a yield of the
- * processor, if there are more ranks than processors (after 1 ms in any case).
+ * Between two polls of a wait loop; *spins is 0 at its start. Yields the processor at once if there are more ranks than
+ * processors, else pauses, and yields after about 1 ms.
  */
 void shunt_board_relax(unsigned *spins);
 
