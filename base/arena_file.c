@@ -240,12 +240,12 @@ void shunt_arena_unlink(const struct shunt_arena *arena)
 }
 
 /*
- * Map the arena in `fd`. Everybody reserves the whole of it (quick where it is done): then nobody depends on the one
- * who made the file.
+ * Map the arena in `fd`. Everybody sees to it that the whole is reserved: then nobody depends on the one who made the
+ * file.
  */
-static enum shunt_status map_file(struct shunt_arena *arena, int fd, const struct shared_arena *header)
+static enum shunt_status map_file(struct shunt_arena *arena, int fd, const struct shared_arena *header, bool reserved)
 {
-    int error = over_limit(header->bytes) ? EFBIG : reserve(fd, header->bytes);
+    int error = over_limit(header->bytes) ? EFBIG : reserved ? 0 : reserve(fd, header->bytes);
     if (error)
         return no_memory("no space for the arena", error);
     void *at = mmap(NULL, header->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -264,7 +264,9 @@ static enum shunt_status use_file(struct shunt_arena *arena, int fd, const struc
         shunt_warn_once(SHUNT_REASON_NO_ARENA, "%s was made by another version of shunt", arena->path);
         return SHUNT_ERR_SYSTEM;
     }
-    enum shunt_status status = map_file(arena, fd, &header);
+    /* what is reserved stays, so a count of blocks of 512 bytes that was enough once is enough */
+    bool reserved = (uint64_t)info->st_blocks * 512 >= header.bytes;
+    enum shunt_status status = map_file(arena, fd, &header, reserved);
     if (status != SHUNT_OK && !(atomic_load(&header.roll) & ~SHARED_SEALED))
         shunt_arena_unlink(arena); /* nobody is in it, so nobody would remove it */
     return status;
