@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Stream capture: what would go into the stream goes into a graph. A stream that waits for an event of a capturing
- * stream joins its capture.
+ * Stream capture: what would go into the stream goes into a graph. A stream that waits for an event
+ * of a capturing stream joins its capture.
  */
 #include <stdlib.h>
 
@@ -25,8 +25,9 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 }
 
 /*
- * A call that might disturb a capture is refused, and the captures become invalid: those of this thread, or, if this
- * thread is in global mode, those that any thread began in global mode. In relaxed mode everything is allowed.
+ * A call that might disturb a capture is refused, and the captures become invalid: those of this
+ * thread, or, if this thread is in global mode, those that any thread began in global mode. In
+ * relaxed mode everything is allowed.
  */
 CUresult sim_capture_check(void)
 {
@@ -37,7 +38,8 @@ CUresult sim_capture_check(void)
     for (struct CUgraph_st *g = captures; g; g = g->next_capture) {
         bool own = pthread_equal(g->thread, pthread_self());
         if (g->mode == CU_STREAM_CAPTURE_MODE_RELAXED ||
-            (!own && (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL || g->mode != CU_STREAM_CAPTURE_MODE_GLOBAL)))
+            (!own && (thread_mode != CU_STREAM_CAPTURE_MODE_GLOBAL ||
+                      g->mode != CU_STREAM_CAPTURE_MODE_GLOBAL)))
             continue;
         g->invalid = true;
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -158,7 +160,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
         return result;
     if (!status)
         return CUDA_ERROR_INVALID_VALUE;
-    *status = !s->capture          ? CU_STREAM_CAPTURE_STATUS_NONE
+    *status = !s->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
               : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     /* Asking the legacy stream while a blocking one is captured would make it depend on that */
@@ -167,7 +169,8 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
                : CUDA_SUCCESS;
 }
 
-static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, size_t *n)
+static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                             CUgraph *graph, size_t *n)
 {
     struct CUstream_st *s;
     CUresult result = cuStreamIsCapturing(stream, status);
@@ -184,15 +187,17 @@ static CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuu
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                           CUgraph *graph, const CUgraphNode **dependencies, size_t *n)
+SIM_API CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus *status,
+                                           cuuint64_t *id, CUgraph *graph,
+                                           const CUgraphNode **dependencies, size_t *n)
 {
     (void)dependencies; /* the order of the nodes is all that counts: there are none to name */
     return capture_info(stream, status, id, graph, n);
 }
 
-CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
-                                const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *n)
+CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                CUgraph *graph, const CUgraphNode **dependencies,
+                                const CUgraphEdgeData **edges, size_t *n)
 {
     (void)dependencies;
     (void)edges;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulated machine, from the presets and the environment. The only place of the simulated libraries that reads it.
+ * The simulated machine, from the presets and the environment. The only place of the simulated
+ * libraries that reads it.
  */
 #include "sim/config.h"
 
@@ -76,7 +77,10 @@ static unsigned read_faults(const char *text)
     return faults;
 }
 
-/* The GPU that an entry of CUDA_VISIBLE_DEVICES means: an index, or the beginning of a UUID that fits one GPU only */
+/*
+ * The GPU that an entry of CUDA_VISIBLE_DEVICES means: an index, or the beginning of a UUID that
+ * fits one GPU only
+ */
 static int gpu_named(const char *entry, size_t length)
 {
     char word[64], uuid[41], *end;
@@ -100,7 +104,10 @@ static int gpu_named(const char *entry, size_t length)
     return !*end && index >= 0 && index < config.gpus ? (int)index : -1;
 }
 
-/* As the real driver: the list ends at the first entry that is wrong, and a GPU named twice makes all of it void. */
+/*
+ * As the real driver: the list ends at the first entry that is wrong, and a GPU named twice makes
+ * all of it void.
+ */
 static void read_visible(const char *text)
 {
     if (!text) {
@@ -130,7 +137,8 @@ static void read_config(void)
     const char *word = setting("SHUNT_SIM_PRESET");
     int preset = word ? sim_preset_find(word) : 0;
     config.preset = &sim_presets[preset < 0 ? 0 : preset];
-    config.gpus = (int)number("SHUNT_SIM_GPUS", 0, (unsigned)config.preset->gpus, (unsigned)config.preset->gpus);
+    config.gpus = (int)number("SHUNT_SIM_GPUS", 0, (unsigned)config.preset->gpus,
+                              (unsigned)config.preset->gpus);
     config.faults = read_faults(setting("SHUNT_SIM_FAULT"));
     config.sms = number("SHUNT_SIM_SMS", 1, 132, 4);
     config.memory = (size_t)number("SHUNT_SIM_MEMORY", 1, 1u << 20, config.preset->memory) << 20;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Which machine is simulated: the presets, and the environment that shunt-sim hands down to the simulated libraries.
+ * Which machine is simulated: the presets, and the environment that shunt-sim hands down to the
+ * simulated libraries.
  */
 #ifndef SHUNT_SIM_CONFIG_H
 #define SHUNT_SIM_CONFIG_H
@@ -16,8 +17,8 @@ struct sim_preset {
     const char *word;
     int gpus;
     const char *name;
-    unsigned memory;     /* MiB */
-    unsigned links;      /* NVLinks of each GPU */
+    unsigned memory; /* MiB */
+    unsigned links;  /* NVLinks of each GPU */
     int gpus_per_socket;
     unsigned char bus[SIM_MAX_GPUS]; /* PCI bus number of each GPU */
 };
@@ -31,11 +32,11 @@ enum sim_fault {
 
 struct sim_config {
     const struct sim_preset *preset;
-    int gpus;        /* in the machine, visible or not */
-    unsigned faults; /* a bit per enum sim_fault */
-    unsigned sms;    /* multiprocessors of a GPU */
-    size_t memory;   /* bytes of a GPU */
-    bool blocking;   /* CUDA_LAUNCH_BLOCKING: a launch returns after the kernel */
+    int gpus;                  /* in the machine, visible or not */
+    unsigned faults;           /* a bit per enum sim_fault */
+    unsigned sms;              /* multiprocessors of a GPU */
+    size_t memory;             /* bytes of a GPU */
+    bool blocking;             /* CUDA_LAUNCH_BLOCKING: a launch returns after the kernel */
     int visible[SIM_MAX_GPUS]; /* the GPU behind each ordinal, by CUDA_VISIBLE_DEVICES */
     int n_visible;
     bool named_twice; /* CUDA_VISIBLE_DEVICES has one GPU twice, and so none is visible */
@@ -46,7 +47,10 @@ extern const unsigned sim_n_presets;
 extern const char *const sim_fault_words[SIM_N_FAULTS];
 extern const char *const sim_fault_texts[SIM_N_FAULTS];
 
-/* The machine of this process, read from the environment at the first call. A wrong word counts as not given. */
+/*
+ * The machine of this process, read from the environment at the first call. A wrong word counts as
+ * not given.
+ */
 const struct sim_config *sim_config(void);
 bool sim_has_fault(enum sim_fault fault);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Contexts: primary ones of devices, made ones, and each thread's stack of them. A context that ends leaves its
- * object behind, so that whoever still has it current is told so.
+ * Contexts: primary ones of devices, made ones, and each thread's stack of them. A context that
+ * ends leaves its object behind, so that whoever still has it current is told so.
  */
 #include "sim/driver.h"
 
@@ -62,7 +62,10 @@ static CUresult start(struct CUctx_st *c)
     return CUDA_SUCCESS;
 }
 
-/* With sim.lock held: all of the context's work, streams and memory end with it. (Who has retained it still has.) */
+/*
+ * With sim.lock held: all of the context's work, streams and memory end with it. (Who has retained
+ * it still has.)
+ */
 static void stop(struct CUctx_st *c)
 {
     sim_executor_stop(&c->executor);
@@ -410,7 +413,9 @@ CUresult cuCtxGetLimit(size_t *value, CUlimit limit)
     CUcontext ctx;
     CUresult result = sim_current(&ctx);
     if (!result)
-        *value = limit == CU_LIMIT_STACK_SIZE ? 1024 : limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8u << 20 : 0;
+        *value = limit == CU_LIMIT_STACK_SIZE         ? 1024
+                 : limit == CU_LIMIT_MALLOC_HEAP_SIZE ? 8u << 20
+                                                      : 0;
     return result;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies and fills. Memory that the executor sees is copied by it, in stream order. Pageable memory goes through
- * pieces of shared memory that the application fills or empties itself; as on hardware, a copy from it takes the data
- * before it returns, and a copy into it returns when the data is there.
+ * Copies and fills. Memory that the executor sees is copied by it, in stream order. Pageable memory
+ * goes through pieces of shared memory that the application fills or empties itself; as on
+ * hardware, a copy from it takes the data before it returns, and a copy into it returns when the
+ * data is there.
  */
 #include "sim/driver.h"
 
@@ -21,7 +22,10 @@ static struct {
 
 enum place { PAGEABLE, REGISTERED, VISIBLE_HOST, VISIBLE_DEVICE, NOWHERE };
 
-/* Where `bytes` at `p` are, and if the executor sees them. NOWHERE: they run over the end of a block. */
+/*
+ * Where `bytes` at `p` are, and if the executor sees them. NOWHERE: they run over the end of a
+ * block.
+ */
 static enum place place_of(CUdeviceptr p, size_t bytes)
 {
     enum place place = PAGEABLE;
@@ -49,7 +53,8 @@ CUresult sim_bounce_take(unsigned *index)
         pthread_mutex_lock(&bounce_lock);
         for (unsigned tries = 0; tries < SIM_BOUNCES; tries++) {
             unsigned i = next++ % SIM_BOUNCES;
-            if (bounces[i].taken || (bounces[i].queue && atomic_load(&bounces[i].queue->completed) < bounces[i].value))
+            if (bounces[i].taken ||
+                (bounces[i].queue && atomic_load(&bounces[i].queue->completed) < bounces[i].value))
                 continue;
             bounces[i].taken = true;
             pthread_mutex_unlock(&bounce_lock);
@@ -79,10 +84,14 @@ void sim_bounce_put(unsigned index, struct CUstream_st *s, uint64_t value)
 
 static struct sim_cmd copy_command(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
-    return (struct sim_cmd){.op = SIM_OP_COPY, .bytes = sizeof(struct sim_cmd), .copy = {to, from, bytes}};
+    return (struct sim_cmd){
+        .op = SIM_OP_COPY, .bytes = sizeof(struct sim_cmd), .copy = {to, from, bytes}};
 }
 
-/* The executor knows the pieces at the place where it has the shared memory: told as an offset, below all addresses */
+/*
+ * The executor knows the pieces at the place where it has the shared memory: told as an offset,
+ * below all addresses
+ */
 CUdeviceptr sim_bounce_address(unsigned index)
 {
     return offsetof(struct sim_shared, bounce) + (CUdeviceptr)index * SIM_BOUNCE_BYTES;
@@ -134,7 +143,8 @@ static CUresult to_pageable(struct CUstream_st *s, char *to, CUdeviceptr from, s
         if (asked == bytes || result || (result = sim_bounce_take(&way[w].index)))
             continue;
         way[w].bytes = bytes - asked < SIM_BOUNCE_BYTES ? bytes - asked : SIM_BOUNCE_BYTES;
-        struct sim_cmd copy = copy_command(sim_bounce_address(way[w].index), from + asked, way[w].bytes);
+        struct sim_cmd copy =
+            copy_command(sim_bounce_address(way[w].index), from + asked, way[w].bytes);
         result = sim_submit(s, &copy, NULL, &way[w].value);
         asked += way[w].bytes;
     }
@@ -149,8 +159,8 @@ static bool on_device(enum place p)
 }
 
 /* One side or both are memory that the executor does not see */
-static CUresult copy_unseen(struct CUstream_st *s, bool wait, CUdeviceptr to, enum place target, CUdeviceptr from,
-                            enum place source, size_t bytes)
+static CUresult copy_unseen(struct CUstream_st *s, bool wait, CUdeviceptr to, enum place target,
+                            CUdeviceptr from, enum place source, size_t bytes)
 {
     char *host_to = (char *)(uintptr_t)to;
     const char *host_from = (const char *)(uintptr_t)from;
@@ -233,15 +243,16 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstr
     return copy(stream, false, to, from, bytes, ON_DEVICE);
 }
 
-CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t bytes)
+CUresult cuMemcpyPeer(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx,
+                      size_t bytes)
 {
     if (!to_ctx || !from_ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
     return copy(NULL, true, to, from, bytes, ON_DEVICE);
 }
 
-CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx, size_t bytes,
-                           CUstream stream)
+CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, CUcontext from_ctx,
+                           size_t bytes, CUstream stream)
 {
     if (!to_ctx || !from_ctx)
         return CUDA_ERROR_INVALID_CONTEXT;
@@ -250,7 +261,8 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, C
 
 /* ---- fills ---- */
 
-static CUresult fill(CUstream stream, bool wait, CUdeviceptr to, unsigned value, size_t count, unsigned width)
+static CUresult fill(CUstream stream, bool wait, CUdeviceptr to, unsigned value, size_t count,
+                     unsigned width)
 {
     struct CUstream_st *s;
     CUresult result = sim_stream_of(stream, &s);

@@ -16,7 +16,7 @@ static _Thread_local int device;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool retained[SIM_MAX_GPUS]; /* the primary context, by this library */
 
-#define SIM_X(driver, runtime, words)                                                              \
+#define SIM_X(driver, runtime, words) \
     _Static_assert((int)CUDA_ERROR_##driver == (int)cudaError##runtime, "one error, two numbers");
 SIM_ERRORS(SIM_X)
 #undef SIM_X
@@ -136,7 +136,8 @@ cudaError_t cudaDeviceReset(void)
 cudaError_t cudaSetDeviceFlags(unsigned flags)
 {
     CUresult result = check(device);
-    return sim_runtime_result(result ? result : cuDevicePrimaryCtxSetFlags(device, flags & CU_CTX_FLAGS_MASK));
+    return sim_runtime_result(
+        result ? result : cuDevicePrimaryCtxSetFlags(device, flags & CU_CTX_FLAGS_MASK));
 }
 
 cudaError_t cudaGetDeviceFlags(unsigned *flags)
@@ -164,13 +165,16 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int wanted)
     cuDeviceGetName(p->name, sizeof p->name, wanted);
     cuDeviceGetUuid((CUuuid *)&p->uuid, wanted);
     cuDeviceTotalMem(&p->totalGlobalMem, wanted);
-    p->sharedMemPerBlock = (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    p->sharedMemPerBlock =
+        (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
     p->totalConstMem = (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY);
     p->memPitch = (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_MAX_PITCH);
     p->sharedMemPerMultiprocessor =
         (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
-    p->sharedMemPerBlockOptin = (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
-    p->reservedSharedMemPerBlock = (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+    p->sharedMemPerBlockOptin =
+        (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    p->reservedSharedMemPerBlock =
+        (size_t)attribute(wanted, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
 #define FIELD(field, name) p->field = attribute(wanted, CU_DEVICE_ATTRIBUTE_##name);
     FIELD(regsPerBlock, MAX_REGISTERS_PER_BLOCK)
     FIELD(warpSize, WARP_SIZE)
@@ -232,8 +236,8 @@ const char *cudaGetErrorName(cudaError_t error)
         return "cudaErrorInvalidPitchValue";
     case cudaErrorInvalidMemcpyDirection:
         return "cudaErrorInvalidMemcpyDirection";
-#define SIM_X(driver, runtime, words)                                                              \
-    case cudaError##runtime:                                                                       \
+#define SIM_X(driver, runtime, words) \
+    case cudaError##runtime:          \
         return "cudaError" #runtime;
         SIM_ERRORS(SIM_X)
 #undef SIM_X
@@ -255,8 +259,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid copy direction for memcpy";
     case cudaSuccess:
         return "no error";
-#define SIM_X(driver, runtime, words)                                                              \
-    case cudaError##runtime:                                                                       \
+#define SIM_X(driver, runtime, words) \
+    case cudaError##runtime:          \
         return words;
         SIM_ERRORS(SIM_X)
 #undef SIM_X
@@ -281,7 +285,8 @@ cudaError_t cudaDriverGetVersion(int *version)
 }
 
 cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **entry, unsigned version,
-                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *status)
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *status)
 {
     CUdriverProcAddressQueryResult found;
     CUresult result = cuGetProcAddress(name, entry, (int)version, flags, &found);
@@ -291,7 +296,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **entry, uns
     return sim_runtime_result(result == CUDA_ERROR_NOT_FOUND && status ? CUDA_SUCCESS : result);
 }
 
-SIM_RUNTIME_API cudaError_t cudaGetDriverEntryPoint(const char *name, void **entry, unsigned long long flags,
+SIM_RUNTIME_API cudaError_t cudaGetDriverEntryPoint(const char *name, void **entry,
+                                                    unsigned long long flags,
                                                     enum cudaDriverEntryPointQueryResult *status)
 {
     return cudaGetDriverEntryPointByVersion(name, entry, CUDART_VERSION, flags, status);

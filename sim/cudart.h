@@ -16,7 +16,10 @@
 /* The calling thread has a usable context from here on: its own, or its device's primary one. */
 cudaError_t sim_runtime_ready(void);
 
-/* Returns `error`, and remembers it as the thread's last if it is one. Both enums give an error the same number. */
+/*
+ * Returns `error`, and remembers it as the thread's last if it is one. Both enums give an error the
+ * same number.
+ */
 cudaError_t sim_runtime_note(cudaError_t error);
 
 static inline cudaError_t sim_runtime_result(CUresult result)

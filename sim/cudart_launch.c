@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What programs compiled by nvcc do besides calling the runtime: they register their kernels and launch them. A kernel
- * of which there is no version for the CPU cannot be launched; since many programs look at no error, and would go on
- * with wrong numbers, such a launch ends the program.
+ * What programs compiled by nvcc do besides calling the runtime: they register their kernels and
+ * launch them. A kernel of which there is no version for the CPU cannot be launched; since many
+ * programs look at no error, and would go on with wrong numbers, such a launch ends the program.
  */
 #include "sim/cudart.h"
 
@@ -37,7 +37,10 @@ static struct kernel *find(const void *host)
 static _Noreturn void end_program(const char *name)
 {
     fflush(NULL);
-    fprintf(stderr, "shunt-sim: the program launches its own GPU kernel %s, which the simulated GPU cannot run\n", name);
+    fprintf(stderr,
+            "shunt-sim: the program launches its own GPU kernel %s, which the simulated GPU cannot "
+            "run\n",
+            name);
     _exit(FOREIGN_KERNEL_EXIT);
 }
 
@@ -52,8 +55,8 @@ static CUresult resolve(struct kernel *k)
     return result ? result : cuLibraryGetKernel(&k->driver, library, k->name);
 }
 
-static cudaError_t launch(struct kernel *k, struct dim3 grid, struct dim3 block, void **args, size_t shared,
-                          cudaStream_t stream)
+static cudaError_t launch(struct kernel *k, struct dim3 grid, struct dim3 block, void **args,
+                          size_t shared, cudaStream_t stream)
 {
     cudaError_t error = sim_runtime_ready();
     if (error)
@@ -66,8 +69,8 @@ static cudaError_t launch(struct kernel *k, struct dim3 grid, struct dim3 block,
     if (result == CUDA_ERROR_NOT_FOUND)
         end_program(k->name);
     if (!result)
-        result = cuLaunchKernel((CUfunction)k->driver, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                                (unsigned)shared, stream, args, NULL);
+        result = cuLaunchKernel((CUfunction)k->driver, grid.x, grid.y, grid.z, block.x, block.y,
+                                block.z, (unsigned)shared, stream, args, NULL);
     return sim_runtime_result(result);
 }
 
@@ -79,8 +82,8 @@ static _Thread_local struct {
     cudaStream_t stream;
 } configuration;
 
-SIM_RUNTIME_API unsigned __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared,
-                                                     cudaStream_t stream)
+SIM_RUNTIME_API unsigned __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block,
+                                                     size_t shared, cudaStream_t stream)
 {
     configuration.grid = grid;
     configuration.block = block;
@@ -89,8 +92,8 @@ SIM_RUNTIME_API unsigned __cudaPushCallConfiguration(struct dim3 grid, struct di
     return 0;
 }
 
-SIM_RUNTIME_API cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block, size_t *shared,
-                                                       void *stream)
+SIM_RUNTIME_API cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block,
+                                                       size_t *shared, void *stream)
 {
     *grid = configuration.grid;
     *block = configuration.block;
@@ -108,20 +111,23 @@ SIM_RUNTIME_API cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *ho
     return k ? cudaSuccess : sim_runtime_note(cudaErrorInvalidDeviceFunction);
 }
 
-SIM_RUNTIME_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid, struct dim3 block, void **args,
-                                               size_t shared, cudaStream_t stream)
+SIM_RUNTIME_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid,
+                                               struct dim3 block, void **args, size_t shared,
+                                               cudaStream_t stream)
 {
     return launch((struct kernel *)kernel, grid, block, args, shared, stream);
 }
 
-SIM_RUNTIME_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, struct dim3 grid, struct dim3 block,
-                                                    void **args, size_t shared, cudaStream_t stream)
+SIM_RUNTIME_API cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, struct dim3 grid,
+                                                    struct dim3 block, void **args, size_t shared,
+                                                    cudaStream_t stream)
 {
-    return launch((struct kernel *)kernel, grid, block, args, shared, stream ? stream : cudaStreamPerThread);
+    return launch((struct kernel *)kernel, grid, block, args, shared,
+                  stream ? stream : cudaStreamPerThread);
 }
 
-cudaError_t cudaLaunchKernel(const void *host, struct dim3 grid, struct dim3 block, void **args, size_t shared,
-                             cudaStream_t stream)
+cudaError_t cudaLaunchKernel(const void *host, struct dim3 grid, struct dim3 block, void **args,
+                             size_t shared, cudaStream_t stream)
 {
     pthread_mutex_lock(&lock);
     struct kernel *k = find(host);
@@ -179,10 +185,12 @@ SIM_RUNTIME_API char __cudaInitModule(void **handle)
     return 0;
 }
 
-SIM_RUNTIME_API void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit,
-                                            void *tid, void *bid, void *block, void *grid, int *warp)
+SIM_RUNTIME_API void __cudaRegisterFunction(void **handle, const char *host, char *device,
+                                            const char *name, int limit, void *tid, void *bid,
+                                            void *block, void *grid, int *warp)
 {
-    (void)handle, (void)device, (void)limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
+    (void)handle, (void)device, (void)limit, (void)tid, (void)bid, (void)block, (void)grid,
+        (void)warp;
     struct kernel *k = calloc(1, sizeof *k);
     if (!k || !(k->name = strdup(name))) {
         free(k);
@@ -195,14 +203,17 @@ SIM_RUNTIME_API void __cudaRegisterFunction(void **handle, const char *host, cha
     pthread_mutex_unlock(&lock);
 }
 
-SIM_RUNTIME_API void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int external,
-                                       size_t bytes, int constant, int global)
+SIM_RUNTIME_API void __cudaRegisterVar(void **handle, char *host, char *device, const char *name,
+                                       int external, size_t bytes, int constant, int global)
 {
-    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)bytes, (void)constant, (void)global;
+    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)bytes, (void)constant,
+        (void)global;
 }
 
-SIM_RUNTIME_API void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int external,
-                                              size_t bytes, int constant, int global)
+SIM_RUNTIME_API void __cudaRegisterManagedVar(void **handle, void **host, char *device,
+                                              const char *name, int external, size_t bytes,
+                                              int constant, int global)
 {
-    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)bytes, (void)constant, (void)global;
+    (void)handle, (void)host, (void)device, (void)name, (void)external, (void)bytes, (void)constant,
+        (void)global;
 }

@@ -116,9 +116,9 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
         return CUDA_ERROR_INVALID_VALUE;
     int gpu = sim_gpu(device);
     switch (attribute) {
-#define SIM_X(name, number)                                                                        \
-    case CU_DEVICE_ATTRIBUTE_##name:                                                               \
-        *value = number;                                                                           \
+#define SIM_X(name, number)          \
+    case CU_DEVICE_ATTRIBUTE_##name: \
+        *value = number;             \
         break;
         SIM_ATTRIBUTES(SIM_X)
 #undef SIM_X
@@ -130,8 +130,11 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device)
 {
-    CUresult result = cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
-    return result ? result : cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    CUresult result =
+        cuDeviceGetAttribute(major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+    return result
+               ? result
+               : cuDeviceGetAttribute(minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
 }
 
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
@@ -144,7 +147,8 @@ CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
     return result;
 }
 
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device, CUdevice peer)
+CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice device,
+                                 CUdevice peer)
 {
     int can;
     CUresult result = check(device, value);

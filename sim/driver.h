@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulated driver inside the application process: its objects, and what its files offer to each other.
+ * The simulated driver inside the application process: its objects, and what its files offer to
+ * each other.
  *
- * Locks, in the order in which they may be taken: a context's `submit` (one at a time; held while cuMemFree waits, so
- * that other threads' launches wait too, as on hardware), sim.lock (contexts, streams, events), the table of blocks
- * (table.c), an executor's `lock` (one request at a time).
+ * Locks, in the order in which they may be taken: a context's `submit` (one at a time; held while
+ * cuMemFree waits, so that other threads' launches wait too, as on hardware), sim.lock (contexts,
+ * streams, events), the table of blocks (table.c), an executor's `lock` (one request at a time).
  */
 #ifndef SHUNT_SIM_DRIVER_H
 #define SHUNT_SIM_DRIVER_H
@@ -49,8 +50,8 @@ struct CUstream_st {
     unsigned flags;
     int priority;
     unsigned long long id;
-    uint64_t legacy_seen;   /* of the legacy stream: work up to here is waited for already */
-    CUgraph capture;        /* what it is being captured to, or NULL */
+    uint64_t legacy_seen; /* of the legacy stream: work up to here is waited for already */
+    CUgraph capture;      /* what it is being captured to, or NULL */
     struct CUstream_st *next;
 };
 
@@ -61,9 +62,9 @@ struct CUevent_st {
     unsigned index; /* of its time in the shared memory */
     unsigned flags;
     bool recorded;
-    unsigned queue;     /* it has happened when this queue */
-    uint64_t value;     /* has completed so much */
-    CUgraph capture;    /* recorded in a stream that was being captured */
+    unsigned queue;          /* it has happened when this queue */
+    uint64_t value;          /* has completed so much */
+    CUgraph capture;         /* recorded in a stream that was being captured */
     struct CUevent_st *next; /* of those that are free */
 };
 
@@ -76,18 +77,21 @@ struct CUctx_st {
     pthread_mutex_t submit;
     struct CUstream_st *streams; /* live ones, with the legacy and per-thread ones */
     struct CUstream_st *_Atomic legacy;
-    uint64_t memory_end;         /* device memory ever handed out: offsets are not used twice */
-    unsigned peers;              /* a bit per device ordinal: cuCtxEnablePeerAccess */
-    struct CUctx_st *next;       /* all contexts ever made */
+    uint64_t memory_end;   /* device memory ever handed out: offsets are not used twice */
+    unsigned peers;        /* a bit per device ordinal: cuCtxEnablePeerAccess */
+    struct CUctx_st *next; /* all contexts ever made */
 };
 
-/* Where the pages of a block come from: the own device memory, the process's host memory, or somebody else's file */
+/*
+ * Where the pages of a block come from: the own device memory, the process's host memory, or
+ * somebody else's file
+ */
 enum sim_kind {
     SIM_DEVICE,
     SIM_POOL,
     SIM_VMM,
-    SIM_IMPORT,     /* another process's, by cuIpcOpenMemHandle */
-    SIM_HOST,       /* pinned */
+    SIM_IMPORT, /* another process's, by cuIpcOpenMemHandle */
+    SIM_HOST,   /* pinned */
     SIM_MANAGED,
     SIM_REGISTERED, /* pageable memory that the application has registered */
 };
@@ -96,15 +100,15 @@ struct sim_block {
     CUdeviceptr address; /* as handed out */
     size_t bytes;        /* as asked for */
     CUdeviceptr map_address;
-    size_t map_bytes;    /* whole pages */
+    size_t map_bytes; /* whole pages */
     enum sim_kind kind;
     CUcontext ctx;
     CUdevice device;
     unsigned long long id;
     unsigned flags;
     bool sync_memops;
-    uint64_t offset;     /* in the file its pages come from */
-    int export;          /* index of its struct sim_export, or -1 */
+    uint64_t offset; /* in the file its pages come from */
+    int export;      /* index of its struct sim_export, or -1 */
     CUmemoryPool pool;
     struct sim_imported *imported;
     struct sim_physical *physical;
@@ -156,16 +160,23 @@ CUresult sim_error(CUcontext ctx);
 CUresult sim_executor_start(struct sim_executor *e);
 void sim_executor_stop(struct sim_executor *e);
 bool sim_executor_gone(struct sim_executor *e);
-CUresult sim_request(struct sim_executor *e, const struct sim_request *request, struct sim_reply *reply);
+CUresult sim_request(struct sim_executor *e, const struct sim_request *request,
+                     struct sim_reply *reply);
 
-/* Maps (unmaps) in every executor of this process, with the table locked, which contexts come and go under */
+/*
+ * Maps (unmaps) in every executor of this process, with the table locked, which contexts come and
+ * go under
+ */
 CUresult sim_map_everywhere(const struct sim_request *map);
 void sim_unmap_everywhere(CUdeviceptr address, size_t bytes);
 void sim_request_everywhere(const struct sim_request *request);
 
 /* ---- address space and blocks (table.c) ---- */
 
-/* Reserve `bytes` (whole pages) of addresses that nothing may touch; `align` is a power of two. 0 if there are none. */
+/*
+ * Reserve `bytes` (whole pages) of addresses that nothing may touch; `align` is a power of two. 0
+ * if there are none.
+ */
 CUdeviceptr sim_reserve(size_t bytes, size_t align, CUdeviceptr want);
 void sim_unreserve(CUdeviceptr address, size_t bytes);
 
@@ -191,7 +202,10 @@ struct sim_request sim_block_request(const struct sim_block *block);
 
 /* ---- memory (memory.c, host.c, pool.c, ipc.c, vmm.c) ---- */
 
-/* A block of device memory of `ctx`, mapped; the caller sets what is special about its kind under the table lock */
+/*
+ * A block of device memory of `ctx`, mapped; the caller sets what is special about its kind under
+ * the table lock
+ */
 CUresult sim_device_alloc(CUcontext ctx, size_t bytes, enum sim_kind kind, CUdeviceptr *address);
 
 /* Take a block out of the table and give its memory back. With the table locked. */
@@ -225,16 +239,21 @@ static inline struct sim_queue *sim_queue_of(const struct CUstream_st *s)
 }
 
 /*
- * Put one command (`args` of `arg_bytes` behind it) into a stream, after what the default stream's rules want to be
- * waited for; *value, if wanted, is what the queue will have completed when it is done. Captured instead while the
- * stream captures.
+ * Put one command (`args` of `arg_bytes` behind it) into a stream, after what the default stream's
+ * rules want to be waited for; *value, if wanted, is what the queue will have completed when it is
+ * done. Captured instead while the stream captures.
  */
-CUresult sim_submit(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args, uint64_t *value);
+CUresult sim_submit(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args,
+                    uint64_t *value);
 
 /* The same with the context's submit lock held; several commands in a row then stay together. */
-CUresult sim_submit_locked(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args, uint64_t *value);
+CUresult sim_submit_locked(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args,
+                           uint64_t *value);
 
-/* Until a queue has completed `value`, all work of the stream, all work of the context (with `submit` held or not) */
+/*
+ * Until a queue has completed `value`, all work of the stream, all work of the context (with
+ * `submit` held or not)
+ */
 CUresult sim_wait(CUcontext ctx, struct sim_queue *q, uint64_t value);
 CUresult sim_stream_wait(struct CUstream_st *s);
 CUresult sim_context_wait(CUcontext ctx);
@@ -244,14 +263,17 @@ CUresult sim_blocking_idle(CUcontext ctx);
 
 /* ---- copies of memory that executors do not see (copy.c, hostfn.c) ---- */
 
-/* A piece of shared memory whose last use is over; given back with what has to be done before its next use (value 0:
- * nothing). Executors are told its address as an offset in the shared memory. */
+/*
+ * A piece of shared memory whose last use is over; given back with what has to be done before its
+ * next use (value 0: nothing). Executors are told its address as an offset in the shared memory.
+ */
 CUresult sim_bounce_take(unsigned *index);
 void sim_bounce_put(unsigned index, struct CUstream_st *s, uint64_t value);
 CUdeviceptr sim_bounce_address(unsigned index);
 
 /* In stream order, by the application's host thread and the executor in turn */
-CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *host, size_t bytes, bool to_host);
+CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *host, size_t bytes,
+                             bool to_host);
 
 /* ---- capture (capture.c) and graphs (graph.c) ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulated driver as a whole: coming to life in a process, ending with it, errors in words, and finding entry
- * points by name.
+ * The simulated driver as a whole: coming to life in a process, ending with it, errors in words,
+ * and finding entry points by name.
  */
 #include "sim/driver.h"
 
@@ -19,7 +19,10 @@
 
 struct sim_process sim = {.lock = PTHREAD_MUTEX_INITIALIZER, .shared_fd = -1, .host_fd = -1};
 
-/* In a fork child the executors are the parent's: the driver is as if it had never been initialised. */
+/*
+ * In a fork child the executors are the parent's: the driver is as if it had never been
+ * initialised.
+ */
 static void in_fork_child(void)
 {
     atomic_store(&sim.life, SIM_ENDED);
@@ -59,7 +62,10 @@ static int make_file(uint64_t bytes)
     return fd;
 }
 
-/* At exit, before what was registered before cuInit: that finds the driver shut down, as on hardware. */
+/*
+ * At exit, before what was registered before cuInit: that finds the driver shut down, as on
+ * hardware.
+ */
 static void end(void)
 {
     if (atomic_load(&sim.life) != SIM_ALIVE)
@@ -79,13 +85,14 @@ static CUresult come_alive(void)
     sim.host_fd = make_file(1ull << 46);
     if (sim.shared_fd < 0 || sim.host_fd < 0)
         return CUDA_ERROR_OPERATING_SYSTEM;
-    void *shared = mmap(NULL, sizeof *sim.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-                        sim.shared_fd, 0);
+    void *shared = mmap(NULL, sizeof *sim.shared, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_NORESERVE, sim.shared_fd, 0);
     if (shared == MAP_FAILED)
         return CUDA_ERROR_OPERATING_SYSTEM;
     sim.shared = shared;
     clock_gettime(CLOCK_REALTIME, &now);
-    sim.shared->nonce = (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 40;
+    sim.shared->nonce =
+        (uint64_t)now.tv_sec << 32 ^ (uint64_t)now.tv_nsec ^ (uint64_t)getpid() << 40;
     pthread_atfork(NULL, NULL, in_fork_child);
     atexit(end);
     atomic_store_explicit(&sim.life, SIM_ALIVE, memory_order_release);
@@ -121,9 +128,9 @@ CUresult cuGetErrorName(CUresult error, const char **text)
     case CUDA_SUCCESS:
         *text = "CUDA_SUCCESS";
         return CUDA_SUCCESS;
-#define SIM_X(driver, runtime, words)                                                              \
-    case CUDA_ERROR_##driver:                                                                      \
-        *text = "CUDA_ERROR_" #driver;                                                             \
+#define SIM_X(driver, runtime, words)  \
+    case CUDA_ERROR_##driver:          \
+        *text = "CUDA_ERROR_" #driver; \
         return CUDA_SUCCESS;
         SIM_ERRORS(SIM_X)
 #undef SIM_X
@@ -141,9 +148,9 @@ CUresult cuGetErrorString(CUresult error, const char **text)
     case CUDA_SUCCESS:
         *text = "no error";
         return CUDA_SUCCESS;
-#define SIM_X(driver, runtime, words)                                                              \
-    case CUDA_ERROR_##driver:                                                                      \
-        *text = words;                                                                             \
+#define SIM_X(driver, runtime, words) \
+    case CUDA_ERROR_##driver:         \
+        *text = words;                \
         return CUDA_SUCCESS;
         SIM_ERRORS(SIM_X)
 #undef SIM_X
@@ -191,18 +198,28 @@ static void *own_symbol(const char *name)
     return self ? dlsym(self, name) : NULL;
 }
 
-/* Entry points whose arguments changed: which form a program built for a CUDA version means. Newest first. */
+/*
+ * Entry points whose arguments changed: which form a program built for a CUDA version means. Newest
+ * first.
+ */
 static const struct {
     const char *name, *suffix;
     int since;
 } versions[] = {
-    {"cuCtxCreate", "_v4", 12050},      {"cuCtxCreate", "_v2", 3020},
-    {"cuMemPrefetchAsync", "_v2", 12020}, {"cuMemPrefetchAsync", "", 8000},
-    {"cuMemAdvise", "_v2", 12020},      {"cuMemAdvise", "", 8000},
-    {"cuGraphAddKernelNode", "_v2", 12000}, {"cuGraphExecKernelNodeSetParams", "_v2", 12000},
-    {"cuGraphInstantiate", "WithFlags", 11040}, {"cuStreamBeginCapture", "_v2", 10010},
-    {"cuStreamGetCaptureInfo", "_v3", 12030}, {"cuStreamGetCaptureInfo", "_v2", 11030},
-    {"cuGetProcAddress", "_v2", 12000}, {"cuGetProcAddress", "", 11030},
+    {"cuCtxCreate", "_v4", 12050},
+    {"cuCtxCreate", "_v2", 3020},
+    {"cuMemPrefetchAsync", "_v2", 12020},
+    {"cuMemPrefetchAsync", "", 8000},
+    {"cuMemAdvise", "_v2", 12020},
+    {"cuMemAdvise", "", 8000},
+    {"cuGraphAddKernelNode", "_v2", 12000},
+    {"cuGraphExecKernelNodeSetParams", "_v2", 12000},
+    {"cuGraphInstantiate", "WithFlags", 11040},
+    {"cuStreamBeginCapture", "_v2", 10010},
+    {"cuStreamGetCaptureInfo", "_v3", 12030},
+    {"cuStreamGetCaptureInfo", "_v2", 11030},
+    {"cuGetProcAddress", "_v2", 12000},
+    {"cuGetProcAddress", "", 11030},
 };
 
 static void *find_entry(const char *name, int version)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Events: an event is a place in a queue. Also what else orders streams: waits for and writes of words in memory.
+ * Events: an event is a place in a queue. Also what else orders streams: waits for and writes of
+ * words in memory.
  */
 #include "sim/driver.h"
 
@@ -13,10 +14,14 @@ static CUresult check(CUevent event)
         return result;
     if (!event || event->magic != SIM_EVENT_MAGIC)
         return CUDA_ERROR_INVALID_HANDLE;
-    return sim_same_context(event->ctx, event->ctx_id) ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    return sim_same_context(event->ctx, event->ctx_id) ? CUDA_SUCCESS
+                                                       : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* Where events' times are. A record of a destroyed event may still be in a queue: until then its place stays taken. */
+/*
+ * Where events' times are. A record of a destroyed event may still be in a queue: until then its
+ * place stays taken.
+ */
 static struct {
     bool taken;
     unsigned queue;
@@ -32,7 +37,8 @@ static unsigned free_time(void)
     static unsigned next;
     for (unsigned tries = 0; tries < SIM_EVENTS; tries++) {
         unsigned i = next++ % SIM_EVENTS;
-        if (times[i].taken || atomic_load(&sim.shared->queue[times[i].queue].completed) < times[i].value)
+        if (times[i].taken ||
+            atomic_load(&sim.shared->queue[times[i].queue].completed) < times[i].value)
             continue;
         times[i].taken = true;
         return i;
@@ -46,7 +52,8 @@ CUresult cuEventCreate(CUevent *event, unsigned flags)
     CUresult result = sim_current(&ctx);
     if (result)
         return result;
-    if (!event || flags & ~7u || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+    if (!event || flags & ~7u ||
+        (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim.lock);
     struct CUevent_st *e = retired;
@@ -117,7 +124,10 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return cuEventRecordWithFlags(event, stream, 0);
 }
 
-/* An event of a capture cannot be waited for, and the capture breaks of it, if it is still going on. */
+/*
+ * An event of a capture cannot be waited for, and the capture breaks of it, if it is still going
+ * on.
+ */
 static CUresult captured(const struct CUevent_st *e)
 {
     sim_capture_break_if(e->capture);
@@ -149,7 +159,8 @@ CUresult cuEventSynchronize(CUevent event)
         return result;
     if (event->capture)
         return captured(event);
-    return event->recorded ? sim_wait(event->ctx, &sim.shared->queue[event->queue], event->value) : CUDA_SUCCESS;
+    return event->recorded ? sim_wait(event->ctx, &sim.shared->queue[event->queue], event->value)
+                           : CUDA_SUCCESS;
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
@@ -193,14 +204,15 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
         return event->recorded ? CUDA_ERROR_STREAM_CAPTURE_ISOLATION : CUDA_SUCCESS;
     if (happened(event))
         return CUDA_SUCCESS;
-    struct sim_cmd wait = {.op = SIM_OP_WAIT, .bytes = sizeof wait, .wait = {event->value, event->queue}};
+    struct sim_cmd wait = {
+        .op = SIM_OP_WAIT, .bytes = sizeof wait, .wait = {event->value, event->queue}};
     return sim_submit(s, &wait, NULL, NULL);
 }
 
 /* ---- words in memory ---- */
 
-static CUresult word(CUstream stream, enum sim_op op, CUdeviceptr address, uint64_t value, unsigned flags,
-                     unsigned width)
+static CUresult word(CUstream stream, enum sim_op op, CUdeviceptr address, uint64_t value,
+                     unsigned flags, unsigned width)
 {
     struct CUstream_st *s;
     CUresult result = sim_stream_of(stream, &s);
@@ -218,12 +230,14 @@ static CUresult word(CUstream stream, enum sim_op op, CUdeviceptr address, uint6
     return sim_submit(s, &c, NULL, NULL);
 }
 
-CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags)
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr address, cuuint32_t value,
+                              unsigned flags)
 {
     return word(stream, SIM_OP_WRITE_WORD, address, value, flags, 4);
 }
 
-CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags)
+CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                              unsigned flags)
 {
     return word(stream, SIM_OP_WRITE_WORD, address, value, flags, 8);
 }
@@ -238,17 +252,20 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t va
     return word(stream, SIM_OP_WAIT_WORD, address, value, flags, 8);
 }
 
-CUresult cuStreamBatchMemOp(CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops, unsigned flags)
+CUresult cuStreamBatchMemOp(CUstream stream, unsigned n, CUstreamBatchMemOpParams *ops,
+                            unsigned flags)
 {
     CUresult result = flags || n > 256 || (n && !ops) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
     for (unsigned i = 0; i < n && !result; i++) {
         const CUstreamBatchMemOpParams *o = &ops[i];
         switch (o->operation) {
         case CU_STREAM_MEM_OP_WAIT_VALUE_32:
-            result = word(stream, SIM_OP_WAIT_WORD, o->waitValue.address, o->waitValue.value, o->waitValue.flags, 4);
+            result = word(stream, SIM_OP_WAIT_WORD, o->waitValue.address, o->waitValue.value,
+                          o->waitValue.flags, 4);
             break;
         case CU_STREAM_MEM_OP_WAIT_VALUE_64:
-            result = word(stream, SIM_OP_WAIT_WORD, o->waitValue.address, o->waitValue.value64, o->waitValue.flags, 8);
+            result = word(stream, SIM_OP_WAIT_WORD, o->waitValue.address, o->waitValue.value64,
+                          o->waitValue.flags, 8);
             break;
         case CU_STREAM_MEM_OP_WRITE_VALUE_32:
             result = word(stream, SIM_OP_WRITE_WORD, o->writeValue.address, o->writeValue.value,

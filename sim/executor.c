@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * shunt-sim-executor: the GPU of one context of one application process. It alone has device memory mapped readable
- * and writable, each piece at the address that the application knows it by.
+ * shunt-sim-executor: the GPU of one context of one application process. It alone has device memory
+ * mapped readable and writable, each piece at the address that the application knows it by.
  *
- * The main thread answers the application's requests; a thread per stream does the work. It ends with the application:
- * when their socket hangs up, or when the application is gone while a forked child holds its end of the socket open.
- * (A parent-death signal would not do: that comes when the *thread* ends that started us.)
+ * The main thread answers the application's requests; a thread per stream does the work. It ends
+ * with the application: when their socket hangs up, or when the application is gone while a forked
+ * child holds its end of the socket open. (A parent-death signal would not do: that comes when the
+ * *thread* ends that started us.)
  */
 #include "sim/executor.h"
 
@@ -48,14 +49,18 @@ static void say(const char *text)
         return; /* nobody listens */
 }
 
-/* A kernel or a copy went wrong. On hardware that ends the context with a code; here it also says where. */
+/*
+ * A kernel or a copy went wrong. On hardware that ends the context with a code; here it also says
+ * where.
+ */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     (void)context;
     char text[160];
     if (number == SIGABRT)
         sim_executor_die(CUDA_ERROR_LAUNCH_FAILED);
-    snprintf(text, sizeof text, "shunt-sim: device work touched %p, which is not mapped on the GPU\n", info->si_addr);
+    snprintf(text, sizeof text,
+             "shunt-sim: device work touched %p, which is not mapped on the GPU\n", info->si_addr);
     say(text);
     sim_executor_die(CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -113,8 +118,8 @@ static int map(const struct sim_request *q)
     if (fd < 0)
         return -fd;
     void *want = (void *)(uintptr_t)q->address;
-    void *got = mmap(want, q->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd,
-                     (off_t)q->offset);
+    void *got = mmap(want, q->bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, (off_t)q->offset);
     int error = got == MAP_FAILED ? errno : 0;
     if (!error && got != want) { /* a kernel that does not know FIXED_NOREPLACE */
         munmap(got, q->bytes);
@@ -129,7 +134,8 @@ static int unmap(const struct sim_request *q)
 {
     int error = munmap((void *)(uintptr_t)q->address, q->bytes) ? errno : 0;
     if (q->pid == getpid())
-        fallocate(SIM_FD_DEVICE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)q->offset, (off_t)q->bytes);
+        fallocate(SIM_FD_DEVICE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)q->offset,
+                  (off_t)q->bytes);
     return error;
 }
 
@@ -199,7 +205,10 @@ static _Noreturn void serve(void)
     }
 }
 
-/* Keep nothing of the application but its standard error: not its sockets, not its terminal, not its folder. */
+/*
+ * Keep nothing of the application but its standard error: not its sockets, not its terminal, not
+ * its folder.
+ */
 static void detach(void)
 {
     setsid();
@@ -231,13 +240,15 @@ int main(int argc, char **argv)
     if (child)
         _exit(child < 0);
     detach();
-    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, SIM_FD_SHARED, 0);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                  SIM_FD_SHARED, 0);
     int memory;
     if (shared == MAP_FAILED || create_file(1ull << 46, &memory))
         return 1;
     if (memory != SIM_FD_DEVICE && dup3(memory, SIM_FD_DEVICE, O_CLOEXEC) < 0)
         return 1;
-    application = (int)syscall(SYS_pidfd_open, atoi(argv[1]), 0); /* after the numbers above are taken */
+    application =
+        (int)syscall(SYS_pidfd_open, atoi(argv[1]), 0); /* after the numbers above are taken */
     catch_faults();
     struct sim_reply ready = {.pid = getpid()};
     if (send(SIM_FD_SOCKET, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The parts of shunt-sim-executor: answering requests (executor.c) and doing the work of streams (worker.c).
+ * The parts of shunt-sim-executor: answering requests (executor.c) and doing the work of streams
+ * (worker.c).
  */
 #ifndef SHUNT_SIM_EXECUTOR_H
 #define SHUNT_SIM_EXECUTOR_H
@@ -14,7 +15,10 @@ const struct sim_kernel *sim_executor_kernel(const char *name);
 /* Start the thread that works off queue `index`; 0, or an errno. */
 int sim_worker_start(struct sim_shared *shared, unsigned index);
 
-/* The process cannot go on: leave `error` (a CUresult) for the application, wake whoever waits, and end. */
+/*
+ * The process cannot go on: leave `error` (a CUresult) for the application, wake whoever waits, and
+ * end.
+ */
 _Noreturn void sim_executor_die(int error);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Graphs: a node is a command of a stream. They are done one after the other in the order in which they were added,
- * which every graph allows, since a node can only depend on nodes that exist.
+ * Graphs: a node is a command of a stream. They are done one after the other in the order in which
+ * they were added, which every graph allows, since a node can only depend on nodes that exist.
  */
 #include "sim/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static CUresult set_command(struct CUgraphNode_st *node, const struct sim_cmd *cmd, const void *args)
+static CUresult set_command(struct CUgraphNode_st *node, const struct sim_cmd *cmd,
+                            const void *args)
 {
     size_t more = cmd->bytes - sizeof *cmd;
     struct sim_cmd *copy = aligned_alloc(16, cmd->bytes);
@@ -22,7 +23,8 @@ static CUresult set_command(struct CUgraphNode_st *node, const struct sim_cmd *c
     return CUDA_SUCCESS;
 }
 
-CUresult sim_graph_add(CUgraph graph, const struct sim_cmd *cmd, const void *args, CUgraphNode *node)
+CUresult sim_graph_add(CUgraph graph, const struct sim_cmd *cmd, const void *args,
+                       CUgraphNode *node)
 {
     struct CUgraphNode_st *n = calloc(1, sizeof *n);
     CUresult result = n ? set_command(n, cmd, args) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -75,19 +77,20 @@ CUresult cuGraphDestroy(CUgraph graph)
     return CUDA_SUCCESS;
 }
 
-static CUresult kernel_command(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_launch *launch, struct CUfunc_st **f)
+static CUresult kernel_command(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_launch *launch,
+                               struct CUfunc_st **f)
 {
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sim_function_of(p->func ? p->func : (CUfunction)p->kern, f);
     return result ? result
                   : sim_launch_build(*f, (unsigned[]){p->gridDimX, p->gridDimY, p->gridDimZ},
-                                     (unsigned[]){p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes,
-                                     p->kernelParams, p->extra, launch);
+                                     (unsigned[]){p->blockDimX, p->blockDimY, p->blockDimZ},
+                                     p->sharedMemBytes, p->kernelParams, p->extra, launch);
 }
 
-CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n,
-                              const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                              size_t n, const CUDA_KERNEL_NODE_PARAMS *params)
 {
     struct sim_launch launch;
     struct CUfunc_st *f;
@@ -104,7 +107,8 @@ CUresult cuGraphAddKernelNode(CUgraphNode *node, CUgraph graph, const CUgraphNod
     return result;
 }
 
-CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t n)
+CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies,
+                             size_t n)
 {
     struct sim_cmd nothing = {.op = SIM_OP_NOTHING, .bytes = sizeof nothing};
     CUresult result = sim_ready();
@@ -200,7 +204,8 @@ CUresult cuGraphInstantiate(CUgraphExec *exec, CUgraph graph, unsigned long long
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params)
+CUresult cuGraphInstantiateWithParams(CUgraphExec *exec, CUgraph graph,
+                                      CUDA_GRAPH_INSTANTIATE_PARAMS *params)
 {
     if (!params)
         return CUDA_ERROR_INVALID_VALUE;
@@ -223,7 +228,8 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
 }
 
 /* `node` is one of the graph that `exec` was made of: the one at the same place is meant. */
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                        const CUDA_KERNEL_NODE_PARAMS *params)
 {
     struct sim_launch launch;
     struct CUfunc_st *f;

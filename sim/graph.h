@@ -30,6 +30,7 @@ struct CUgraphExec_st {
     struct CUgraph_st graph;
 };
 
-CUresult sim_graph_add(CUgraph graph, const struct sim_cmd *cmd, const void *args, CUgraphNode *node);
+CUresult sim_graph_add(CUgraph graph, const struct sim_cmd *cmd, const void *args,
+                       CUgraphNode *node);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that both sides see: pinned and managed memory are pages of one file of this process, mapped at the same
- * address here and in every executor. Memory that a program registers stays what it is: copies to and from it go the
- * way of pageable memory, and kernels cannot touch it.
+ * Memory that both sides see: pinned and managed memory are pages of one file of this process,
+ * mapped at the same address here and in every executor. Memory that a program registers stays what
+ * it is: copies to and from it go the way of pageable memory, and kernels cannot touch it.
  */
 #include "sim/driver.h"
 
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static uint64_t file_end; /* of sim.host_fd, guarded by the table's lock; offsets are not used twice */
+static uint64_t
+    file_end; /* of sim.host_fd, guarded by the table's lock; offsets are not used twice */
 
 static CUresult place(struct sim_block *b)
 {
@@ -22,8 +23,8 @@ static CUresult place(struct sim_block *b)
         return CUDA_ERROR_OUT_OF_MEMORY;
     void *want = (void *)(uintptr_t)b->address;
     int saved = errno;
-    void *got = mmap(want, b->map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, sim.host_fd,
-                     (off_t)b->offset);
+    void *got = mmap(want, b->map_bytes, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_FIXED | MAP_NORESERVE, sim.host_fd, (off_t)b->offset);
     errno = saved;
     struct sim_request map = sim_block_request(b);
     CUresult result = got == want ? sim_map_everywhere(&map) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -36,7 +37,8 @@ static CUresult place(struct sim_block *b)
     return result;
 }
 
-static CUresult allocate(CUcontext ctx, size_t bytes, enum sim_kind kind, unsigned flags, CUdeviceptr *address)
+static CUresult allocate(CUcontext ctx, size_t bytes, enum sim_kind kind, unsigned flags,
+                         CUdeviceptr *address)
 {
     struct sim_block *b;
     if (!bytes && kind == SIM_MANAGED)
@@ -44,7 +46,8 @@ static CUresult allocate(CUcontext ctx, size_t bytes, enum sim_kind kind, unsign
     *address = 0;
     if (!bytes)
         return CUDA_SUCCESS;
-    if (bytes > SIZE_MAX / 2 || (sim_has_fault(SIM_FAULT_NOMEM) && bytes > 1u << 20) || !(b = calloc(1, sizeof *b)))
+    if (bytes > SIZE_MAX / 2 || (sim_has_fault(SIM_FAULT_NOMEM) && bytes > 1u << 20) ||
+        !(b = calloc(1, sizeof *b)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     b->bytes = bytes;
     b->kind = kind;
@@ -67,7 +70,8 @@ static CUresult allocate(CUcontext ctx, size_t bytes, enum sim_kind kind, unsign
 void sim_host_give_back(const struct sim_block *b)
 {
     int saved = errno;
-    fallocate(sim.host_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->offset, (off_t)b->map_bytes);
+    fallocate(sim.host_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)b->offset,
+              (off_t)b->map_bytes);
     errno = saved;
 }
 
@@ -152,8 +156,15 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
     struct sim_block *b = calloc(1, sizeof *b);
     if (!b)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *b = (struct sim_block){.address = address, .bytes = bytes, .map_address = address, .map_bytes = bytes,
-                            .kind = SIM_REGISTERED, .ctx = ctx, .device = ctx->device, .flags = flags, .export = -1,
+    *b = (struct sim_block){.address = address,
+                            .bytes = bytes,
+                            .map_address = address,
+                            .map_bytes = bytes,
+                            .kind = SIM_REGISTERED,
+                            .ctx = ctx,
+                            .device = ctx->device,
+                            .flags = flags,
+                            .export = -1,
                             .id = atomic_fetch_add(&sim.next_buffer_id, 1) + 1};
     sim_table_lock();
     struct sim_block *above = sim_block_above(address);
@@ -216,7 +227,8 @@ static CUresult check_managed(CUdeviceptr p, size_t bytes)
     return ok ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuMemPrefetchAsync(CUdeviceptr p, size_t bytes, CUmemLocation to, unsigned flags, CUstream stream)
+CUresult cuMemPrefetchAsync(CUdeviceptr p, size_t bytes, CUmemLocation to, unsigned flags,
+                            CUstream stream)
 {
     (void)to;
     (void)stream;

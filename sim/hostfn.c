@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Functions of the application in stream order, and what is made of them: asynchronous copies of registered memory,
- * which the executor does not see.
+ * Functions of the application in stream order, and what is made of them: asynchronous copies of
+ * registered memory, which the executor does not see.
  */
 #include "sim/driver.h"
 
@@ -48,8 +48,8 @@ static CUresult start_host_thread(void)
 
 static CUresult call(struct CUstream_st *s, CUhostFn function, void *data)
 {
-    struct sim_cmd command = {.op = SIM_OP_HOST, .bytes = sizeof command,
-                              .host = {(uintptr_t)function, (uintptr_t)data}};
+    struct sim_cmd command = {
+        .op = SIM_OP_HOST, .bytes = sizeof command, .host = {(uintptr_t)function, (uintptr_t)data}};
     return sim_submit(s, &command, NULL, NULL);
 }
 
@@ -66,7 +66,10 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
 
 /* ---- registered memory ---- */
 
-/* What the host has to do for one piece of a copy: all pieces of a copy go through one piece of shared memory */
+/*
+ * What the host has to do for one piece of a copy: all pieces of a copy go through one piece of
+ * shared memory
+ */
 struct piece {
     char *host;
     unsigned bounce;
@@ -111,7 +114,8 @@ static CUresult put_piece(struct CUstream_st *s, CUdeviceptr device, struct piec
     return result;
 }
 
-CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *host, size_t bytes, bool to_host)
+CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *host, size_t bytes,
+                             bool to_host)
 {
     unsigned bounce;
     CUresult result = start_host_thread();

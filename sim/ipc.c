@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory of one process in another (legacy IPC). A handle says which executor's memory, which part of it, and
- * which entry of the exporter's table counts the processes that have it open.
+ * Device memory of one process in another (legacy IPC). A handle says which executor's memory,
+ * which part of it, and which entry of the exporter's table counts the processes that have it open.
  */
 #include "sim/driver.h"
 
@@ -19,9 +19,9 @@ struct handle {
     uint32_t magic;
     int32_t process, executor; /* pids of the exporter and of its executor */
     int32_t gpu;
-    uint64_t nonce;            /* of the exporter */
+    uint64_t nonce; /* of the exporter */
     uint64_t offset, bytes, map_bytes;
-    uint32_t lead;             /* from the first page to the first byte */
+    uint32_t lead; /* from the first page to the first byte */
     uint32_t export;
 };
 _Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "the handle is too large");
@@ -32,7 +32,10 @@ struct sim_imported {
     struct sim_export *exports; /* the exporter's table */
 };
 
-/* With the table locked: a free entry of the own table. Those of freed blocks that nobody has open are free again. */
+/*
+ * With the table locked: a free entry of the own table. Those of freed blocks that nobody has open
+ * are free again.
+ */
 static int new_export(void)
 {
     static unsigned next;
@@ -68,8 +71,16 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
     else if (b->export < 0 && (b->export = new_export()) < 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!result) {
-        struct handle h = {MAGIC, getpid(), b->ctx->executor.pid, sim_gpu(b->device), sim.shared->nonce, b->offset,
-                           b->bytes, b->map_bytes, (uint32_t)(b->address - b->map_address), (uint32_t)b->export};
+        struct handle h = {MAGIC,
+                           getpid(),
+                           b->ctx->executor.pid,
+                           sim_gpu(b->device),
+                           sim.shared->nonce,
+                           b->offset,
+                           b->bytes,
+                           b->map_bytes,
+                           (uint32_t)(b->address - b->map_address),
+                           (uint32_t)b->export};
         memset(out, 0, sizeof *out);
         memcpy(out, &h, sizeof h);
     }
@@ -90,11 +101,13 @@ static struct sim_export *map_exports(const struct handle *h)
     int fd = open_descriptor(h->executor, SIM_FD_SHARED);
     if (fd < 0)
         return NULL;
-    struct sim_shared *head = mmap(NULL, offsetof(struct sim_shared, queue), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    struct sim_shared *head =
+        mmap(NULL, offsetof(struct sim_shared, queue), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (head == MAP_FAILED)
         return NULL;
-    if (head->nonce == h->nonce && h->export < SIM_EXPORTS && !atomic_load(&head->exports[h->export].freed))
+    if (head->nonce == h->nonce && h->export < SIM_EXPORTS &&
+        !atomic_load(&head->exports[h->export].freed))
         return head->exports;
     munmap(head, offsetof(struct sim_shared, queue));
     return NULL;
@@ -102,10 +115,13 @@ static struct sim_export *map_exports(const struct handle *h)
 
 static void unmap_exports(struct sim_export *exports)
 {
-    munmap((char *)exports - offsetof(struct sim_shared, exports), offsetof(struct sim_shared, queue));
+    munmap((char *)exports - offsetof(struct sim_shared, exports),
+           offsetof(struct sim_shared, queue));
 }
 
-/* One process less has it open; if that was the last and its owner has freed it, the pages go back. */
+/*
+ * One process less has it open; if that was the last and its owner has freed it, the pages go back.
+ */
 static void leave(const struct sim_imported *i)
 {
     struct sim_export *e = &i->exports[i->handle.export];
@@ -114,7 +130,8 @@ static void leave(const struct sim_imported *i)
     int fd = open_descriptor(i->handle.executor, SIM_FD_DEVICE);
     if (fd < 0)
         return;
-    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)i->handle.offset, (off_t)i->handle.map_bytes);
+    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)i->handle.offset,
+              (off_t)i->handle.map_bytes);
     close(fd);
 }
 
@@ -129,8 +146,12 @@ void sim_import_release(struct sim_block *b)
 
 struct sim_request sim_import_request(const struct sim_block *b)
 {
-    return (struct sim_request){.verb = SIM_MAP, .address = b->map_address, .bytes = b->map_bytes,
-                                .offset = b->offset, .pid = b->imported->handle.executor, .fd = SIM_FD_DEVICE};
+    return (struct sim_request){.verb = SIM_MAP,
+                                .address = b->map_address,
+                                .bytes = b->map_bytes,
+                                .offset = b->offset,
+                                .pid = b->imported->handle.executor,
+                                .fd = SIM_FD_DEVICE};
 }
 
 struct search {
@@ -142,25 +163,36 @@ struct search {
 static void match(struct sim_block *b, void *data)
 {
     struct search *s = data;
-    if (b->kind == SIM_IMPORT && b->ctx == s->ctx && !memcmp(&b->imported->handle, s->handle, sizeof *s->handle))
+    if (b->kind == SIM_IMPORT && b->ctx == s->ctx &&
+        !memcmp(&b->imported->handle, s->handle, sizeof *s->handle))
         s->found = b;
 }
 
 /* With the table locked */
-static CUresult import(CUcontext ctx, const struct handle *h, struct sim_export *exports, CUdeviceptr *address)
+static CUresult import(CUcontext ctx, const struct handle *h, struct sim_export *exports,
+                       CUdeviceptr *address)
 {
     struct sim_block *b = calloc(1, sizeof *b);
     struct sim_imported *i = calloc(1, sizeof *i);
-    CUdeviceptr at = b && i ? sim_reserve(h->map_bytes, h->map_bytes >= 2u << 20 ? 2u << 20 : SIM_PAGE, 0) : 0;
+    CUdeviceptr at =
+        b && i ? sim_reserve(h->map_bytes, h->map_bytes >= 2u << 20 ? 2u << 20 : SIM_PAGE, 0) : 0;
     if (!at) {
         free(b);
         free(i);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *i = (struct sim_imported){*h, 1, exports};
-    *b = (struct sim_block){.address = at + h->lead, .bytes = h->bytes, .map_address = at, .map_bytes = h->map_bytes,
-                            .kind = SIM_IMPORT, .ctx = ctx, .device = ctx->device, .offset = h->offset, .export = -1,
-                            .imported = i, .id = atomic_fetch_add(&sim.next_buffer_id, 1) + 1};
+    *b = (struct sim_block){.address = at + h->lead,
+                            .bytes = h->bytes,
+                            .map_address = at,
+                            .map_bytes = h->map_bytes,
+                            .kind = SIM_IMPORT,
+                            .ctx = ctx,
+                            .device = ctx->device,
+                            .offset = h->offset,
+                            .export = -1,
+                            .imported = i,
+                            .id = atomic_fetch_add(&sim.next_buffer_id, 1) + 1};
     struct sim_request map = sim_block_request(b);
     CUresult result = sim_map_everywhere(&map);
     if (!result && (result = sim_block_add(b)))

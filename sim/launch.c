@@ -26,25 +26,29 @@ static CUresult pack(const struct CUfunc_st *f, void **params, struct sim_launch
     return CUDA_SUCCESS;
 }
 
-CUresult sim_launch_build(const struct CUfunc_st *f, const unsigned grid[3], const unsigned block[3], unsigned shared,
-                          void **params, void **extra, struct sim_launch *launch)
+CUresult sim_launch_build(const struct CUfunc_st *f, const unsigned grid[3],
+                          const unsigned block[3], unsigned shared, void **params, void **extra,
+                          struct sim_launch *launch)
 {
     if (extra)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (!grid[0] || !grid[1] || !grid[2] || grid[0] > 0x7fffffff || grid[1] > 65535 || grid[2] > 65535 ||
-        !block[0] || !block[1] || !block[2] || block[0] > 1024 || block[1] > 1024 || block[2] > 64 ||
-        block[0] * block[1] * block[2] > 1024 || shared > (unsigned)f->dynamic_shared)
+    if (!grid[0] || !grid[1] || !grid[2] || grid[0] > 0x7fffffff || grid[1] > 65535 ||
+        grid[2] > 65535 || !block[0] || !block[1] || !block[2] || block[0] > 1024 ||
+        block[1] > 1024 || block[2] > 64 || block[0] * block[1] * block[2] > 1024 ||
+        shared > (unsigned)f->dynamic_shared)
         return CUDA_ERROR_INVALID_VALUE;
     launch->cmd = (struct sim_cmd){
         .op = SIM_OP_LAUNCH,
-        .launch = {.kernel = f->kernel, .grid = {grid[0], grid[1], grid[2]},
-                   .block = {block[0], block[1], block[2]}, .shared = shared},
+        .launch = {.kernel = f->kernel,
+                   .grid = {grid[0], grid[1], grid[2]},
+                   .block = {block[0], block[1], block[2]},
+                   .shared = shared},
     };
     return pack(f, params, launch);
 }
 
-static CUresult launch(CUfunction function, const unsigned grid[3], const unsigned block[3], unsigned shared,
-                       CUstream stream, void **params, void **extra)
+static CUresult launch(CUfunction function, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared, CUstream stream, void **params, void **extra)
 {
     struct CUfunc_st *f;
     struct CUstream_st *s;
@@ -63,10 +67,12 @@ static CUresult launch(CUfunction function, const unsigned grid[3], const unsign
     return !result && sim_config()->blocking && !s->capture ? sim_stream_wait(s) : result;
 }
 
-CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                        unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
+CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params,
+                        void **extra)
 {
-    return launch(function, (unsigned[]){gx, gy, gz}, (unsigned[]){bx, by, bz}, shared, stream, params, extra);
+    return launch(function, (unsigned[]){gx, gy, gz}, (unsigned[]){bx, by, bz}, shared, stream,
+                  params, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **params, void **extra)
@@ -74,15 +80,17 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **p
     if (!c)
         return CUDA_ERROR_INVALID_VALUE;
     return launch(function, (unsigned[]){c->gridDimX, c->gridDimY, c->gridDimZ},
-                  (unsigned[]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes, c->hStream, params,
-                  extra);
+                  (unsigned[]){c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes,
+                  c->hStream, params, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
-                                   unsigned by, unsigned bz, unsigned shared, CUstream stream, void **params)
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz,
+                                   unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                                   CUstream stream, void **params)
 {
     int per_sm;
-    CUresult result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, function, (int)(bx * by * bz), shared);
+    CUresult result =
+        cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, function, (int)(bx * by * bz), shared);
     if (result)
         return result;
     if ((uint64_t)gx * gy * gz > (uint64_t)per_sm * sim_config()->sms)
@@ -90,7 +98,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy
     return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, params, NULL);
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block, size_t shared)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block,
+                                                     size_t shared)
 {
     struct CUfunc_st *f;
     CUresult result = sim_ready();
@@ -107,8 +116,9 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
     return CUDA_SUCCESS;
 }
 
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block,
-                                                              size_t shared, unsigned flags)
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function,
+                                                              int block, size_t shared,
+                                                              unsigned flags)
 {
     (void)flags;
     return cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, block, shared);

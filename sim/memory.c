@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Device memory. Its pages are in a sparse file of the executor, and an offset of it is never handed out twice: so
- * memory that its owner has freed can stay readable to another process that still has it open, as on hardware.
+ * Device memory. Its pages are in a sparse file of the executor, and an offset of it is never
+ * handed out twice: so memory that its owner has freed can stay readable to another process that
+ * still has it open, as on hardware.
  */
 #include "sim/driver.h"
 
@@ -72,7 +73,10 @@ CUresult sim_device_alloc(CUcontext ctx, size_t bytes, enum sim_kind kind, CUdev
     return result;
 }
 
-/* May the pages of device memory go back? Not while another process has them open: then the last such one does it. */
+/*
+ * May the pages of device memory go back? Not while another process has them open: then the last
+ * such one does it.
+ */
 static bool unused(const struct sim_block *b)
 {
     if (b->kind != SIM_DEVICE && b->kind != SIM_POOL)
@@ -86,8 +90,8 @@ static bool unused(const struct sim_block *b)
 
 void sim_block_release(struct sim_block *b)
 {
-    struct sim_request unmap = {.verb = SIM_UNMAP, .address = b->map_address, .bytes = b->map_bytes,
-                                .offset = b->offset};
+    struct sim_request unmap = {
+        .verb = SIM_UNMAP, .address = b->map_address, .bytes = b->map_bytes, .offset = b->offset};
     unmap.pid = unused(b) ? b->ctx->executor.pid : 0;
     sim_block_remove(b);
     if (b->kind != SIM_REGISTERED)
@@ -139,12 +143,16 @@ CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes)
     return result ? result : sim_device_alloc(ctx, bytes, SIM_DEVICE, address);
 }
 
-/* The context of the block that begins at `address` and is freed by cuMemFree; NULL if there is none */
+/*
+ * The context of the block that begins at `address` and is freed by cuMemFree; NULL if there is
+ * none
+ */
 static CUcontext freeable(CUdeviceptr address)
 {
     sim_table_read_lock();
     struct sim_block *b = sim_block_at(address);
-    bool ok = b && b->address == address && (b->kind == SIM_DEVICE || b->kind == SIM_POOL || b->kind == SIM_MANAGED);
+    bool ok = b && b->address == address &&
+              (b->kind == SIM_DEVICE || b->kind == SIM_POOL || b->kind == SIM_MANAGED);
     CUcontext ctx = ok ? b->ctx : NULL;
     sim_table_unlock();
     return ctx;
@@ -178,7 +186,8 @@ CUresult cuMemFree(CUdeviceptr address)
     return result;
 }
 
-CUresult cuMemAllocPitch(CUdeviceptr *address, size_t *pitch, size_t width, size_t height, unsigned element)
+CUresult cuMemAllocPitch(CUdeviceptr *address, size_t *pitch, size_t width, size_t height,
+                         unsigned element)
 {
     if (!pitch || !width || !height || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;

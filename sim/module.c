@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Modules, libraries and functions. The code in an image is not looked at: functions are found by name among those
- * that were compiled for the CPU.
+ * Modules, libraries and functions. The code in an image is not looked at: functions are found by
+ * name among those that were compiled for the CPU.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +45,8 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
     return CUDA_SUCCESS;
 }
 
-CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options, void **values)
+CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUjit_option *options,
+                            void **values)
 {
     (void)n;
     (void)options;
@@ -77,7 +78,8 @@ CUresult cuModuleUnload(CUmodule module)
         return result;
     if (!module)
         return CUDA_ERROR_INVALID_VALUE;
-    result = sim_same_context(module->ctx, module->ctx_id) ? sim_context_wait(module->ctx) : CUDA_SUCCESS;
+    result = sim_same_context(module->ctx, module->ctx_id) ? sim_context_wait(module->ctx)
+                                                           : CUDA_SUCCESS;
     free_functions(module->functions);
     free(module);
     return result;
@@ -112,7 +114,8 @@ CUresult sim_function_new(CUcontext ctx, const char *name, struct CUfunc_st **fu
 }
 
 /* With the lock held: the function of that name and context in a list, or a new one put into it */
-static CUresult get(struct CUfunc_st **list, CUcontext ctx, const char *name, struct CUfunc_st **function)
+static CUresult get(struct CUfunc_st **list, CUcontext ctx, const char *name,
+                    struct CUfunc_st **function)
 {
     for (struct CUfunc_st *f = *list; f; f = f->next)
         if (f->ctx == ctx && f->ctx_id == ctx->id && !strcmp(f->name, name)) {
@@ -169,8 +172,9 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode)
 
 /* ---- libraries: modules of no particular context ---- */
 
-CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *options, void **values, unsigned n,
-                           CUlibraryOption *library_options, void **library_values, unsigned n_library)
+CUresult cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *options,
+                           void **values, unsigned n, CUlibraryOption *library_options,
+                           void **library_values, unsigned n_library)
 {
     (void)options;
     (void)values;
@@ -206,7 +210,10 @@ CUresult cuLibraryUnload(CUlibrary library)
     return CUDA_SUCCESS;
 }
 
-/* Whether there is such a kernel is known to executors only: one is asked, that of the current context. */
+/*
+ * Whether there is such a kernel is known to executors only: one is asked, that of the current
+ * context.
+ */
 CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library, const char *name)
 {
     CUcontext ctx;
@@ -347,7 +354,8 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
         return CUDA_SUCCESS;
     default:
         *value = 0;
-        return attribute >= 0 && attribute < CU_FUNC_ATTRIBUTE_MAX ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        return attribute >= 0 && attribute < CU_FUNC_ATTRIBUTE_MAX ? CUDA_SUCCESS
+                                                                   : CUDA_ERROR_INVALID_VALUE;
     }
 }
 
@@ -360,8 +368,9 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
     if (result)
         return result;
     if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-        return attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT ? CUDA_SUCCESS
-                                                                               : CUDA_ERROR_INVALID_VALUE;
+        return attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_VALUE;
     if (value < 0 || value > 232448)
         return CUDA_ERROR_INVALID_VALUE;
     f->dynamic_shared = value;

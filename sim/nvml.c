@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The simulated libnvidia-ml: all GPUs of the simulated machine, whatever CUDA_VISIBLE_DEVICES says, and how they are
- * joined.
+ * The simulated libnvidia-ml: all GPUs of the simulated machine, whatever CUDA_VISIBLE_DEVICES
+ * says, and how they are joined.
  */
 #include "sim/nvml_abi.h"
 
@@ -141,7 +141,8 @@ NVML_API enum nvml_return nvmlDeviceGetHandleByUUID(const char *uuid, struct nvm
     return NVML_NOT_FOUND;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetHandleByPciBusId_v2(const char *text, struct nvml_device **device)
+NVML_API enum nvml_return nvmlDeviceGetHandleByPciBusId_v2(const char *text,
+                                                           struct nvml_device **device)
 {
     unsigned domain, bus;
     if (!users)
@@ -181,7 +182,8 @@ NVML_API enum nvml_return nvmlDeviceGetName(struct nvml_device *device, char *te
     return result ? result : put_text(text, room, sim_config()->preset->name);
 }
 
-NVML_API enum nvml_return nvmlDeviceGetPciInfo_v3(struct nvml_device *device, struct nvml_pci_info *pci)
+NVML_API enum nvml_return nvmlDeviceGetPciInfo_v3(struct nvml_device *device,
+                                                  struct nvml_pci_info *pci)
 {
     enum nvml_return result = check(device, pci);
     if (result)
@@ -193,7 +195,8 @@ NVML_API enum nvml_return nvmlDeviceGetPciInfo_v3(struct nvml_device *device, st
     return NVML_SUCCESS;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetCudaComputeCapability(struct nvml_device *device, int *major, int *minor)
+NVML_API enum nvml_return nvmlDeviceGetCudaComputeCapability(struct nvml_device *device, int *major,
+                                                             int *minor)
 {
     enum nvml_return result = check(device, major);
     if (result || !minor)
@@ -203,7 +206,8 @@ NVML_API enum nvml_return nvmlDeviceGetCudaComputeCapability(struct nvml_device 
     return NVML_SUCCESS;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetMigMode(struct nvml_device *device, unsigned *current, unsigned *pending)
+NVML_API enum nvml_return nvmlDeviceGetMigMode(struct nvml_device *device, unsigned *current,
+                                               unsigned *pending)
 {
     enum nvml_return result = check(device, current);
     if (result || !pending)
@@ -213,7 +217,8 @@ NVML_API enum nvml_return nvmlDeviceGetMigMode(struct nvml_device *device, unsig
 }
 
 /* What processes use of it is known to themselves only */
-NVML_API enum nvml_return nvmlDeviceGetMemoryInfo(struct nvml_device *device, struct nvml_memory *memory)
+NVML_API enum nvml_return nvmlDeviceGetMemoryInfo(struct nvml_device *device,
+                                                  struct nvml_memory *memory)
 {
     enum nvml_return result = check(device, memory);
     if (!result)
@@ -221,8 +226,9 @@ NVML_API enum nvml_return nvmlDeviceGetMemoryInfo(struct nvml_device *device, st
     return result;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetComputeRunningProcesses_v3(struct nvml_device *device, unsigned *count,
-                                                                  struct nvml_process_info *processes)
+NVML_API enum nvml_return
+nvmlDeviceGetComputeRunningProcesses_v3(struct nvml_device *device, unsigned *count,
+                                        struct nvml_process_info *processes)
 {
     enum nvml_return result = check(device, count);
     (void)processes;
@@ -239,7 +245,8 @@ static enum nvml_return check_link(struct nvml_device *device, unsigned link, co
     return result || link < sim_config()->preset->links ? result : NVML_INVALID_ARGUMENT;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetNvLinkState(struct nvml_device *device, unsigned link, unsigned *active)
+NVML_API enum nvml_return nvmlDeviceGetNvLinkState(struct nvml_device *device, unsigned link,
+                                                   unsigned *active)
 {
     enum nvml_return result = check_link(device, link, active);
     if (!result)
@@ -247,7 +254,8 @@ NVML_API enum nvml_return nvmlDeviceGetNvLinkState(struct nvml_device *device, u
     return result;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetNvLinkVersion(struct nvml_device *device, unsigned link, unsigned *version)
+NVML_API enum nvml_return nvmlDeviceGetNvLinkVersion(struct nvml_device *device, unsigned link,
+                                                     unsigned *version)
 {
     enum nvml_return result = check_link(device, link, version);
     if (!result)
@@ -255,7 +263,8 @@ NVML_API enum nvml_return nvmlDeviceGetNvLinkVersion(struct nvml_device *device,
     return result;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *device, unsigned link, int *type)
+NVML_API enum nvml_return nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device *device,
+                                                              unsigned link, int *type)
 {
     enum nvml_return result = check_link(device, link, type);
     if (!result)
@@ -264,7 +273,8 @@ NVML_API enum nvml_return nvmlDeviceGetNvLinkRemoteDeviceType(struct nvml_device
 }
 
 /* A switch that the machine does not show, as from inside a virtual machine */
-NVML_API enum nvml_return nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device *device, unsigned link,
+NVML_API enum nvml_return nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device *device,
+                                                              unsigned link,
                                                               struct nvml_pci_info *pci)
 {
     enum nvml_return result = check_link(device, link, pci);
@@ -278,8 +288,8 @@ NVML_API enum nvml_return nvmlDeviceGetNvLinkRemotePciInfo_v2(struct nvml_device
     return NVML_SUCCESS;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetTopologyCommonAncestor(struct nvml_device *device, struct nvml_device *other,
-                                                              int *level)
+NVML_API enum nvml_return nvmlDeviceGetTopologyCommonAncestor(struct nvml_device *device,
+                                                              struct nvml_device *other, int *level)
 {
     enum nvml_return result = check(device, level);
     if (!result)
@@ -294,8 +304,9 @@ NVML_API enum nvml_return nvmlDeviceGetTopologyCommonAncestor(struct nvml_device
     return NVML_SUCCESS;
 }
 
-NVML_API enum nvml_return nvmlDeviceGetP2PStatus(struct nvml_device *device, struct nvml_device *other,
-                                                 unsigned capability, int *status)
+NVML_API enum nvml_return nvmlDeviceGetP2PStatus(struct nvml_device *device,
+                                                 struct nvml_device *other, unsigned capability,
+                                                 int *status)
 {
     enum nvml_return result = check(device, status);
     if (!result)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the simulated libnvidia-ml offers, as far as programs can tell: the layouts and numbers of NVML's interface,
- * which are not in the CUDA toolkit.
+ * What the simulated libnvidia-ml offers, as far as programs can tell: the layouts and numbers of
+ * NVML's interface, which are not in the CUDA toolkit.
  */
 #ifndef SHUNT_SIM_NVML_ABI_H
 #define SHUNT_SIM_NVML_ABI_H
@@ -28,12 +28,12 @@ enum nvml_p2p_status {
 };
 
 enum nvml_p2p_capability { /* what P2P status is asked for */
-    NVML_P2P_READ,
-    NVML_P2P_WRITE,
-    NVML_P2P_NVLINK,
-    NVML_P2P_ATOMICS,
-    NVML_P2P_PCI,
-    NVML_P2P_PROPRIETARY,
+                           NVML_P2P_READ,
+                           NVML_P2P_WRITE,
+                           NVML_P2P_NVLINK,
+                           NVML_P2P_ATOMICS,
+                           NVML_P2P_PCI,
+                           NVML_P2P_PROPRIETARY,
 };
 
 enum nvml_remote_type { NVML_REMOTE_GPU = 0, NVML_REMOTE_SWITCH = 2, NVML_REMOTE_UNKNOWN = 255 };

@@ -42,7 +42,8 @@ static size_t attribute_size(CUpointer_attribute attribute)
 }
 
 /* The value for a pointer into block `b`; an error where the attribute makes no sense for it */
-static CUresult ask(const struct sim_block *b, CUdeviceptr p, CUpointer_attribute attribute, uint64_t *value)
+static CUresult ask(const struct sim_block *b, CUdeviceptr p, CUpointer_attribute attribute,
+                    uint64_t *value)
 {
     bool host = on_host(b);
     switch (attribute) {
@@ -120,8 +121,9 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 }
 
 /*
- * The value for a pointer that is in no block, with all quirks of the real driver: the size of its range is not
- * answered at all, unless it is in a reservation. False: the place for the answer stays as it is.
+ * The value for a pointer that is in no block, with all quirks of the real driver: the size of its
+ * range is not answered at all, unless it is in a reservation. False: the place for the answer
+ * stays as it is.
  */
 static bool ask_unknown(CUdeviceptr p, CUpointer_attribute attribute, uint64_t *value)
 {
@@ -148,7 +150,8 @@ static bool ask_unknown(CUdeviceptr p, CUpointer_attribute attribute, uint64_t *
 }
 
 /* What does not apply to the pointer is 0; only an attribute that does not exist is an error. */
-CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, void **data, CUdeviceptr p)
+CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, void **data,
+                                CUdeviceptr p)
 {
     CUresult result = sim_ready();
     if (result)
@@ -162,7 +165,8 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *attributes, voi
     struct sim_block *b = sim_block_at(p);
     for (unsigned i = 0; i < n; i++) {
         uint64_t value = 0;
-        if (b ? !ask(b, p, attributes[i], &value) || !(value = 0) : ask_unknown(p, attributes[i], &value))
+        if (b ? !ask(b, p, attributes[i], &value) || !(value = 0)
+              : ask_unknown(p, attributes[i], &value))
             memcpy(data[i], &value, attribute_size(attributes[i]));
     }
     sim_table_unlock();

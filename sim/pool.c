@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Pools: allocation in stream order. A freed block stays in its pool, and goes at once to the next allocation of the
- * same size in the same stream, or to one in another stream when the work before the free is done.
+ * Pools: allocation in stream order. A freed block stays in its pool, and goes at once to the next
+ * allocation of the same size in the same stream, or to one in another stream when the work before
+ * the free is done.
  */
 #include "sim/driver.h"
 
@@ -25,7 +26,8 @@ struct freed {
 };
 
 static struct CUmemPoolHandle_st defaults[SIM_MAX_GPUS];
-static struct CUmemPoolHandle_st *pools; /* made by programs; all lists are guarded by the table's lock */
+static struct CUmemPoolHandle_st
+    *pools; /* made by programs; all lists are guarded by the table's lock */
 static CUmemoryPool current[SIM_MAX_GPUS];
 
 CUmemoryPool sim_default_pool(CUdevice device)
@@ -99,7 +101,8 @@ static CUdeviceptr reuse(CUmemoryPool pool, const struct CUstream_st *s, size_t 
     return 0;
 }
 
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream)
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t bytes, CUmemoryPool pool,
+                                 CUstream stream)
 {
     struct CUstream_st *s;
     CUresult result = sim_stream_of(stream, &s);
@@ -138,7 +141,10 @@ CUresult cuMemAllocAsync(CUdeviceptr *address, size_t bytes, CUstream stream)
     return result ? result : cuMemAllocFromPoolAsync(address, bytes, pool, stream);
 }
 
-/* Memory of cuMemAlloc may be freed this way too: then it is gone when the stream gets there, and waits here for that. */
+/*
+ * Memory of cuMemAlloc may be freed this way too: then it is gone when the stream gets there, and
+ * waits here for that.
+ */
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
 {
     struct CUstream_st *s;
@@ -206,7 +212,9 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties)
     return CUDA_SUCCESS;
 }
 
-/* What is still allocated from it stays; only the handle is gone, which is why the object is kept. */
+/*
+ * What is still allocated from it stays; only the handle is gone, which is why the object is kept.
+ */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
     CUresult result = sim_ready();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * shunt-sim: run a command with simulated GPUs. It only sets the environment: the simulated libraries are found before
- * any real ones, and read from SHUNT_SIM_* which machine they are. A launcher such as mpirun hands that down to its
- * processes on the same node.
+ * shunt-sim: run a command with simulated GPUs. It only sets the environment: the simulated
+ * libraries are found before any real ones, and read from SHUNT_SIM_* which machine they are. A
+ * launcher such as mpirun hands that down to its processes on the same node.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -16,18 +16,24 @@
 
 static void print_help(FILE *to)
 {
-    fprintf(to, "usage: shunt-sim [--preset NAME] [--gpus N] [--fault NAME[,NAME...]] [--sms N] [--memory MIB]\n"
-                "                 -- COMMAND [ARGUMENT...]\n"
-                "Runs a command on simulated GPUs.\n\n"
-                "  --preset NAME   the machine (default %s):\n", sim_presets[0].word);
+    fprintf(to,
+            "usage: shunt-sim [--preset NAME] [--gpus N] [--fault NAME[,NAME...]] [--sms N] "
+            "[--memory MIB]\n"
+            "                 -- COMMAND [ARGUMENT...]\n"
+            "Runs a command on simulated GPUs.\n\n"
+            "  --preset NAME   the machine (default %s):\n",
+            sim_presets[0].word);
     for (unsigned i = 0; i < sim_n_presets; i++)
-        fprintf(to, "                    %-10s %d x %s\n", sim_presets[i].word, sim_presets[i].gpus, sim_presets[i].name);
+        fprintf(to, "                    %-10s %d x %s\n", sim_presets[i].word, sim_presets[i].gpus,
+                sim_presets[i].name);
     fprintf(to, "  --gpus N        only that many of its GPUs\n"
                 "  --fault NAME    what does not work (several: with commas between):\n");
     for (int i = 0; i < SIM_N_FAULTS; i++)
         fprintf(to, "                    %-10s %s\n", sim_fault_words[i], sim_fault_texts[i]);
-    fprintf(to, "  --sms N         multiprocessors of each GPU (default 4)\n"
-                "  --memory MIB    memory of each GPU (default %u)\n", sim_presets[0].memory);
+    fprintf(to,
+            "  --sms N         multiprocessors of each GPU (default 4)\n"
+            "  --memory MIB    memory of each GPU (default %u)\n",
+            sim_presets[0].memory);
 }
 
 static _Noreturn void fail(const char *what, const char *value)
@@ -61,7 +67,10 @@ static void check_number(const char *option, const char *text, long high)
     exit(2);
 }
 
-/* The folder with the simulated libraries: beside this program in a build tree, else where they are installed */
+/*
+ * The folder with the simulated libraries: beside this program in a build tree, else where they are
+ * installed
+ */
 static bool find_libraries(char *folder, size_t room)
 {
     char self[PATH_MAX], probe[PATH_MAX + 32];
@@ -99,10 +108,13 @@ static void set_library_path(void)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"preset", required_argument, NULL, 'p'}, {"gpus", required_argument, NULL, 'g'},
-        {"fault", required_argument, NULL, 'f'},  {"sms", required_argument, NULL, 's'},
-        {"memory", required_argument, NULL, 'm'}, {"help", no_argument, NULL, 'h'}, {0}};
+    static const struct option options[] = {{"preset", required_argument, NULL, 'p'},
+                                            {"gpus", required_argument, NULL, 'g'},
+                                            {"fault", required_argument, NULL, 'f'},
+                                            {"sms", required_argument, NULL, 's'},
+                                            {"memory", required_argument, NULL, 'm'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
     const char *preset = sim_presets[0].word, *gpus = NULL;
     int c;
     while ((c = getopt_long(argc, argv, "+h", options, NULL)) != -1) {

@@ -18,7 +18,9 @@
 
 extern char **environ;
 
-/* The environment without what would load other libraries into the executor. Freed by the caller. */
+/*
+ * The environment without what would load other libraries into the executor. Freed by the caller.
+ */
 static char **clean_environment(void)
 {
     size_t n = 0, kept = 0;
@@ -31,7 +33,10 @@ static char **clean_environment(void)
     return copy;
 }
 
-/* `ours` and `theirs` above all numbers that the executor is given, so that no duplication overwrites another */
+/*
+ * `ours` and `theirs` above all numbers that the executor is given, so that no duplication
+ * overwrites another
+ */
 static bool make_socket(int *ours, int *theirs)
 {
     int pair[2];
@@ -63,7 +68,10 @@ static bool spawn(const char *path, int socket)
     bool started = environment && !posix_spawn(&pid, path, &actions, NULL, arguments, environment);
     posix_spawn_file_actions_destroy(&actions);
     free(environment);
-    /* It forks at once, so this does not take long; if somebody else's wait() was faster, that is as well. */
+    /*
+     * It forks at once, so this does not take long; if somebody else's wait() was faster, that is
+     * as well.
+     */
     while (started && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
         ;
     return started;
@@ -137,13 +145,15 @@ static CUresult result_of(int error)
     }
 }
 
-CUresult sim_request(struct sim_executor *e, const struct sim_request *request, struct sim_reply *reply)
+CUresult sim_request(struct sim_executor *e, const struct sim_request *request,
+                     struct sim_reply *reply)
 {
     struct sim_reply own;
     int saved = errno;
     reply = reply ? reply : &own;
     pthread_mutex_lock(&e->lock);
-    bool done = e->socket >= 0 && send(e->socket, request, sizeof *request, MSG_NOSIGNAL) == sizeof *request &&
+    bool done = e->socket >= 0 &&
+                send(e->socket, request, sizeof *request, MSG_NOSIGNAL) == sizeof *request &&
                 receive(e->socket, reply, -1);
     pthread_mutex_unlock(&e->lock);
     errno = saved;
@@ -167,7 +177,8 @@ CUresult sim_map_everywhere(const struct sim_request *map)
 
 void sim_unmap_everywhere(CUdeviceptr address, size_t bytes)
 {
-    sim_request_everywhere(&(struct sim_request){.verb = SIM_UNMAP, .address = address, .bytes = bytes});
+    sim_request_everywhere(
+        &(struct sim_request){.verb = SIM_UNMAP, .address = address, .bytes = bytes});
 }
 
 void sim_request_everywhere(const struct sim_request *request)

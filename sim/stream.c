@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Streams: each has a queue in the shared memory and a thread in its context's executor. The legacy default stream
- * and each thread's default stream are ordinary ones that come into being when they are first used.
+ * Streams: each has a queue in the shared memory and a thread in its context's executor. The legacy
+ * default stream and each thread's default stream are ordinary ones that come into being when they
+ * are first used.
  */
 #include "sim/driver.h"
 
@@ -20,7 +21,10 @@ static struct CUstream_st *retired;
 static pthread_key_t own_streams;
 static pthread_once_t own_streams_once = PTHREAD_ONCE_INIT;
 
-/* With sim.lock held: the object is void, and kept for another stream, so that a stale handle is found out. */
+/*
+ * With sim.lock held: the object is void, and kept for another stream, so that a stale handle is
+ * found out.
+ */
 static void retire(struct CUstream_st *s)
 {
     s->magic = 0;
@@ -80,7 +84,8 @@ CUresult sim_stream_new(CUcontext ctx, unsigned flags, int priority, struct CUst
     int index = free_queue();
     pthread_mutex_unlock(&sim.lock);
     struct sim_request start = {.verb = SIM_STREAM, .queue = (uint32_t)index};
-    CUresult result = index < 0 ? CUDA_ERROR_OUT_OF_MEMORY : sim_request(&ctx->executor, &start, NULL);
+    CUresult result =
+        index < 0 ? CUDA_ERROR_OUT_OF_MEMORY : sim_request(&ctx->executor, &start, NULL);
     if (result) {
         if (index >= 0)
             atomic_store(&sim.shared->queue[index].state, SIM_SLOT_FREE);
@@ -103,7 +108,9 @@ CUresult sim_stream_new(CUcontext ctx, unsigned flags, int priority, struct CUst
     return CUDA_SUCCESS;
 }
 
-/* After the executor has ended, with sim.lock held: what its streams had not done counts as done. */
+/*
+ * After the executor has ended, with sim.lock held: what its streams had not done counts as done.
+ */
 void sim_streams_forget(CUcontext ctx)
 {
     while (ctx->streams) {
@@ -120,7 +127,10 @@ void sim_streams_forget(CUcontext ctx)
     ctx->legacy = NULL;
 }
 
-/* The stream ends when it has done its work; nobody waits for that, but whoever waits for the context does. */
+/*
+ * The stream ends when it has done its work; nobody waits for that, but whoever waits for the
+ * context does.
+ */
 static CUresult destroy(struct CUstream_st *s)
 {
     struct sim_cmd end = {.op = SIM_OP_EXIT, .bytes = sizeof end};

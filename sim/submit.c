@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Putting commands into streams, in the order that the default stream's rules want, and waiting for them.
+ * Putting commands into streams, in the order that the default stream's rules want, and waiting for
+ * them.
  */
 #include "sim/driver.h"
 
@@ -44,7 +45,8 @@ static void publish(struct sim_queue *q, uint32_t bytes)
 }
 
 /* With the context's submit lock held */
-static CUresult put(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args, uint64_t *value)
+static CUresult put(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args,
+                    uint64_t *value)
 {
     struct sim_queue *q = sim_queue_of(s);
     uint32_t at = atomic_load(&q->tail) % SIM_RING_BYTES;
@@ -84,8 +86,9 @@ static bool blocking(const struct CUstream_st *s)
 }
 
 /*
- * The legacy default stream goes after everything given to blocking streams before, and blocking streams after
- * everything given to it before. With the submit lock held; the list of streams changes only under it and sim.lock.
+ * The legacy default stream goes after everything given to blocking streams before, and blocking
+ * streams after everything given to it before. With the submit lock held; the list of streams
+ * changes only under it and sim.lock.
  */
 static CUresult put_default_order(struct CUstream_st *s)
 {
@@ -110,7 +113,8 @@ static CUresult put_default_order(struct CUstream_st *s)
     return result;
 }
 
-CUresult sim_submit_locked(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args, uint64_t *value)
+CUresult sim_submit_locked(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args,
+                           uint64_t *value)
 {
     CUresult result = sim_context_usable(s->ctx);
     if (!result && s->capture)
@@ -120,7 +124,8 @@ CUresult sim_submit_locked(struct CUstream_st *s, const struct sim_cmd *cmd, con
     return result ? result : put(s, cmd, args, value);
 }
 
-CUresult sim_submit(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args, uint64_t *value)
+CUresult sim_submit(struct CUstream_st *s, const struct sim_cmd *cmd, const void *args,
+                    uint64_t *value)
 {
     pthread_mutex_lock(&s->ctx->submit);
     CUresult result = sim_submit_locked(s, cmd, args, value);
@@ -132,7 +137,10 @@ CUresult sim_stream_wait(struct CUstream_st *s)
 {
     struct sim_queue *q = sim_queue_of(s);
     if (s == s->ctx->legacy) {
-        /* Its work includes what blocking streams were given before: a point in it waits for all of that */
+        /*
+         * Its work includes what blocking streams were given before: a point in it waits for all of
+         * that
+         */
         struct sim_cmd point = {.op = SIM_OP_NOTHING, .bytes = sizeof point};
         uint64_t value = 0;
         CUresult result = sim_submit(s, &point, NULL, &value);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Addresses and blocks. Device memory has addresses in this process, so that pointers can be told apart, but they are
- * reserved without access: whatever the CPU does with them faults, as on hardware. Both lists are arrays sorted by
- * address, guarded by one lock for readers and writers.
+ * Addresses and blocks. Device memory has addresses in this process, so that pointers can be told
+ * apart, but they are reserved without access: whatever the CPU does with them faults, as on
+ * hardware. Both lists are arrays sorted by address, guarded by one lock for readers and writers.
  *
- * The addresses lie where neither the executor nor a sanitizer has anything, at a place that differs from process to
- * process, so that nobody gets away with using another process's address. A freed address is handed out again first.
+ * The addresses lie where neither the executor nor a sanitizer has anything, at a place that
+ * differs from process to process, so that nobody gets away with using another process's address. A
+ * freed address is handed out again first.
  */
 #include "sim/driver.h"
 
@@ -66,7 +67,8 @@ static bool take(CUdeviceptr address, size_t bytes)
 {
     void *want = (void *)(uintptr_t)address;
     int saved = errno;
-    void *got = mmap(want, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void *got = mmap(want, bytes, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     errno = saved;
     if (got == want)
         return true;
@@ -76,10 +78,12 @@ static bool take(CUdeviceptr address, size_t bytes)
 }
 
 /*
- * The first gap at or above `next`; *index: where its range belongs. A page stays free on either side: what runs over
- * the end of one range does not end up in the next. Only at `next` itself if `exactly`.
+ * The first gap at or above `next`; *index: where its range belongs. A page stays free on either
+ * side: what runs over the end of one range does not end up in the next. Only at `next` itself if
+ * `exactly`.
  */
-static CUdeviceptr find_gap(CUdeviceptr next, size_t bytes, size_t align, bool exactly, size_t *index)
+static CUdeviceptr find_gap(CUdeviceptr next, size_t bytes, size_t align, bool exactly,
+                            size_t *index)
 {
     CUdeviceptr first = next;
     for (size_t i = 0; next + bytes + SIM_PAGE <= LAST_ADDRESS && (!exactly || next == first);) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Virtual memory management: physical memory, addresses, and mapping one at the other. Physical memory is a file of
- * the executor. What is exported as a file descriptor is a socket with one message waiting in it, which carries that
- * file: an importer looks at the message without taking it, and an attempt to map the descriptor fails, as on hardware.
+ * Virtual memory management: physical memory, addresses, and mapping one at the other. Physical
+ * memory is a file of the executor. What is exported as a file descriptor is a socket with one
+ * message waiting in it, which carries that file: an importer looks at the message without taking
+ * it, and an attempt to map the descriptor fails, as on hardware.
  */
 #include "sim/driver.h"
 
@@ -21,11 +22,11 @@ struct sim_physical {
     unsigned long long ctx_id;
     CUdevice device;
     int gpu;
-    int fd;             /* of the executor */
+    int fd; /* of the executor */
     size_t bytes;
     unsigned handle_types;
-    bool imported;      /* somebody else's memory */
-    unsigned uses;      /* handles and mappings; guarded by the table's lock */
+    bool imported; /* somebody else's memory */
+    unsigned uses; /* handles and mappings; guarded by the table's lock */
 };
 
 /* What is in the message */
@@ -43,8 +44,12 @@ unsigned sim_physical_handle_types(const struct sim_physical *physical)
 struct sim_request sim_physical_request(const struct sim_block *b)
 {
     /* Nothing is mapped before access is given: flags tell */
-    return (struct sim_request){.verb = SIM_MAP, .address = b->map_address, .bytes = b->flags ? b->map_bytes : 0,
-                                .offset = b->offset, .pid = b->physical->ctx->executor.pid, .fd = b->physical->fd};
+    return (struct sim_request){.verb = SIM_MAP,
+                                .address = b->map_address,
+                                .bytes = b->flags ? b->map_bytes : 0,
+                                .offset = b->offset,
+                                .pid = b->physical->ctx->executor.pid,
+                                .fd = b->physical->fd};
 }
 
 void sim_physical_drop(struct sim_physical *p)
@@ -101,8 +106,8 @@ static CUresult keeper(CUdevice device, CUcontext *ctx)
     return sim_context_usable(*ctx);
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const CUmemAllocationProp *property,
-                     unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
+                     const CUmemAllocationProp *property, unsigned long long flags)
 {
     CUcontext ctx;
     CUresult result = check_properties(property);
@@ -115,8 +120,13 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes, const C
     struct sim_physical *p = calloc(1, sizeof *p);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *p = (struct sim_physical){.ctx = ctx, .ctx_id = ctx->id, .device = property->location.id,
-                               .gpu = sim_gpu(property->location.id), .bytes = bytes, .handle_types = property->requestedHandleTypes, .uses = 1};
+    *p = (struct sim_physical){.ctx = ctx,
+                               .ctx_id = ctx->id,
+                               .device = property->location.id,
+                               .gpu = sim_gpu(property->location.id),
+                               .bytes = bytes,
+                               .handle_types = property->requestedHandleTypes,
+                               .uses = 1};
     struct sim_request create = {.verb = SIM_CREATE, .bytes = bytes};
     struct sim_reply reply;
     sim_table_lock();
@@ -177,25 +187,34 @@ CUresult cuMemAddressFree(CUdeviceptr address, size_t bytes)
     return result;
 }
 
-CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                  unsigned long long flags)
+CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
+                  CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
     CUresult result = sim_ready();
     if (result)
         return result;
     struct sim_physical *p = of_handle(handle);
-    if (!p || !bytes || flags || address % GRANULARITY || bytes % GRANULARITY || offset % GRANULARITY ||
-        offset + bytes > p->bytes || !sim_same_context(p->ctx, p->ctx_id))
+    if (!p || !bytes || flags || address % GRANULARITY || bytes % GRANULARITY ||
+        offset % GRANULARITY || offset + bytes > p->bytes || !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_block *b = calloc(1, sizeof *b);
     if (!b)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *b = (struct sim_block){.address = address, .bytes = bytes, .map_address = address, .map_bytes = bytes,
-                            .kind = SIM_VMM, .ctx = p->ctx, .device = p->device, .offset = offset, .export = -1,
-                            .physical = p, .id = atomic_fetch_add(&sim.next_buffer_id, 1) + 1};
+    *b = (struct sim_block){.address = address,
+                            .bytes = bytes,
+                            .map_address = address,
+                            .map_bytes = bytes,
+                            .kind = SIM_VMM,
+                            .ctx = p->ctx,
+                            .device = p->device,
+                            .offset = offset,
+                            .export = -1,
+                            .physical = p,
+                            .id = atomic_fetch_add(&sim.next_buffer_id, 1) + 1};
     sim_table_lock();
     struct sim_block *above = sim_block_above(address);
-    if (sim_block_at(address) || (above && above->address < address + bytes) || !sim_reserved(address, bytes))
+    if (sim_block_at(address) || (above && above->address < address + bytes) ||
+        !sim_reserved(address, bytes))
         result = CUDA_ERROR_INVALID_VALUE;
     else
         result = sim_block_add(b);
@@ -274,7 +293,8 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
     return result;
 }
 
-CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
+                        CUdeviceptr address)
 {
     CUresult result = sim_ready();
     if (result)
@@ -286,12 +306,15 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     if (!b || b->kind != SIM_VMM)
         result = CUDA_ERROR_INVALID_VALUE;
     else
-        *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE && b->flags ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : 0;
+        *flags = location->type == CU_MEM_LOCATION_TYPE_DEVICE && b->flags
+                     ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                     : 0;
     sim_table_unlock();
     return result;
 }
 
-CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *property, CUmemGenericAllocationHandle handle)
+CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *property,
+                                                CUmemGenericAllocationHandle handle)
 {
     CUresult result = sim_ready();
     if (result)
@@ -332,10 +355,13 @@ union control {
 
 static bool send_token(int socket, const struct token *token, int file)
 {
-    union control control = {.align = {.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+    union control control = {.align = {.cmsg_len = CMSG_LEN(sizeof(int)),
+                                       .cmsg_level = SOL_SOCKET,
                                        .cmsg_type = SCM_RIGHTS}};
     struct iovec data = {(void *)(uintptr_t)token, sizeof *token};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
                              .msg_controllen = CMSG_SPACE(sizeof(int))};
     memcpy(CMSG_DATA(&control.align), &file, sizeof file);
     return sendmsg(socket, &message, MSG_NOSIGNAL) == sizeof *token;
@@ -346,7 +372,9 @@ static bool peek_token(int socket, struct token *token, int *file)
 {
     union control control;
     struct iovec data = {token, sizeof *token};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
+    struct msghdr message = {.msg_iov = &data,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
                              .msg_controllen = sizeof control};
     if (recvmsg(socket, &message, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != sizeof *token)
         return false;
@@ -380,15 +408,16 @@ static CUresult export_file(const struct sim_physical *p, int *descriptor)
     return result;
 }
 
-CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
-                                      unsigned long long flags)
+CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType type, unsigned long long flags)
 {
     CUresult result = sim_ready();
     struct sim_physical *p = of_handle(handle);
     if (result)
         return result;
     if (!out || !p || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
-        !(p->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) || !sim_same_context(p->ctx, p->ctx_id))
+        !(p->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
+        !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;
     int saved = errno;
     result = export_file(p, out);
@@ -429,9 +458,15 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
         free(p);
         return result;
     }
-    *p = (struct sim_physical){.ctx = ctx, .ctx_id = ctx->id, .device = ordinal_of(token.gpu),
-                               .gpu = token.gpu, .fd = reply.fd, .bytes = token.bytes, .handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                               .imported = true, .uses = 1};
+    *p = (struct sim_physical){.ctx = ctx,
+                               .ctx_id = ctx->id,
+                               .device = ordinal_of(token.gpu),
+                               .gpu = token.gpu,
+                               .fd = reply.fd,
+                               .bytes = token.bytes,
+                               .handle_types = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                               .imported = true,
+                               .uses = 1};
     *handle = (uintptr_t)p;
     return CUDA_SUCCESS;
 }

@@ -39,7 +39,9 @@ static const struct sim_cmd *next_command(struct sim_queue *q)
     return (const struct sim_cmd *)(q->ring + head % SIM_RING_BYTES);
 }
 
-/* The command at the head is done: its room is free, and whoever waits for this point hears of it. */
+/*
+ * The command at the head is done: its room is free, and whoever waits for this point hears of it.
+ */
 static void complete(struct sim_queue *q, uint32_t bytes, bool counts)
 {
     atomic_fetch_add(&q->head, bytes);
@@ -74,7 +76,8 @@ static bool word_holds(const struct sim_cmd *c)
     uint64_t seen = load_word(c->word.address, c->word.width), value = c->word.value;
     switch (c->word.flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ: /* cyclic, as the driver compares */
-        return c->word.width == 8 ? (int64_t)(seen - value) >= 0 : (int32_t)((uint32_t)seen - (uint32_t)value) >= 0;
+        return c->word.width == 8 ? (int64_t)(seen - value) >= 0
+                                  : (int32_t)((uint32_t)seen - (uint32_t)value) >= 0;
     case CU_STREAM_WAIT_VALUE_EQ:
         return seen == value;
     case CU_STREAM_WAIT_VALUE_AND:
@@ -132,7 +135,8 @@ static void call_host(struct worker *w, const struct sim_cmd *c)
 static void launch(const struct sim_cmd *c)
 {
     const struct sim_kernel *kernel = (const struct sim_kernel *)(uintptr_t)c->launch.kernel;
-    void *args[SIM_MAX_ARGS]; /* the command stays in the ring until it is done, so they may point into it */
+    void *args[SIM_MAX_ARGS]; /* the command stays in the ring until it is done, so they may point
+                                 into it */
     uint32_t offset = 0;
     for (int i = 0; kernel->arg_sizes[i]; i++) {
         args[i] = (unsigned char *)c->args + offset;

@@ -29,8 +29,10 @@ void ask_devices(void)
         {"threads per block", CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK},
         {"threads per multiprocessor", CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR},
         {"shared memory per block", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK},
-        {"shared memory per block, opted in", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN},
-        {"shared memory per multiprocessor", CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR},
+        {"shared memory per block, opted in",
+         CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN},
+        {"shared memory per multiprocessor",
+         CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR},
         {"warp size", CU_DEVICE_ATTRIBUTE_WARP_SIZE},
     };
     CUdevice device;
@@ -43,13 +45,15 @@ void ask_devices(void)
     say(CU(cuDeviceGet)(&device, -1), "cuDeviceGet(-1)");
     say(CU(cuDeviceGet)(&device, n), "cuDeviceGet(count)");
     need(CU(cuDeviceGet)(&device, 0), "cuDeviceGet");
-    say(CU(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, n), "attribute of a device that is not");
+    say(CU(cuDeviceGetAttribute)(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, n),
+        "attribute of a device that is not");
     say(CU(cuDeviceGetAttribute)(&value, (CUdevice_attribute)9999, 0), "attribute that is not");
     say(CU(cuDeviceGetUuid_v2)(&uuid, device), "cuDeviceGetUuid");
     need(CU(cuDeviceGetName)(name, sizeof name, device), "cuDeviceGetName");
     tell("device name begins with", "%.6s", name);
     need(CU(cuDeviceGetPCIBusId)(bus, sizeof bus, device), "cuDeviceGetPCIBusId");
-    tell("bus id has three numbers, length", "%d, %zu", sscanf(bus, "%x:%x:%x", &domain, &number, &slot), strlen(bus));
+    tell("bus id has three numbers, length", "%d, %zu",
+         sscanf(bus, "%x:%x:%x", &domain, &number, &slot), strlen(bus));
     say(CU(cuDeviceGetPCIBusId)(bus, 12, device), "cuDeviceGetPCIBusId with room for 12");
     say(CU(cuDeviceTotalMem_v2)(&bytes, device), "cuDeviceTotalMem");
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
@@ -114,12 +118,14 @@ static void ask_captured(CUstream stream, CUdeviceptr p)
     size_t n = 4;
     uint32_t value = 0;
     CU(cuMemsetD32_v2)(p, 0, 1);
-    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture");
+    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED),
+         "cuStreamBeginCapture");
     say(CU(cuMemsetD32Async)(p, 7, 1, stream), "capturing: cuMemsetD32Async");
     say(CU(cuStreamEndCapture)(stream, &graph), "cuStreamEndCapture");
     say(CU(cuGraphGetNodes)(graph, nodes, &n), "cuGraphGetNodes");
     CU(cuGraphNodeGetType)(nodes[0], &type);
-    tell("captured nodes, type of the first is memset", "%zu, %d", n, type == CU_GRAPH_NODE_TYPE_MEMSET);
+    tell("captured nodes, type of the first is memset", "%zu, %d", n,
+         type == CU_GRAPH_NODE_TYPE_MEMSET);
     CU(cuMemcpyDtoH_v2)(&value, p, 4);
     tell("the captured fill was not done", "%d", value == 0);
     say(CU(cuGraphInstantiateWithFlags)(&exec, graph, 0), "cuGraphInstantiate");
@@ -144,10 +150,12 @@ void ask_capture(void)
     need(CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
     say(CU(cuStreamIsCapturing)(stream, &status), "cuStreamIsCapturing");
     tell("status", "%d", status);
-    say(CU(cuStreamBeginCapture_v2)(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL), "capture of the legacy stream");
+    say(CU(cuStreamBeginCapture_v2)(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL),
+        "capture of the legacy stream");
     say(CU(cuStreamEndCapture)(stream, &graph), "end without a beginning");
     ask_captured(stream, p);
-    say(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture, global");
+    say(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+        "cuStreamBeginCapture, global");
     say(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "a second beginning");
     CU(cuStreamIsCapturing)(stream, &status);
     tell("status", "%d", status);
@@ -164,13 +172,16 @@ void ask_capture(void)
     say(CU(cuMemsetD32Async)(p, 1, 1, stream), "invalidated: cuMemsetD32Async");
     say(CU(cuStreamEndCapture)(stream, &graph), "invalidated: cuStreamEndCapture");
     say(CU(cuMemFree_v2)(q), "cuMemFree");
-    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+         "cuStreamBeginCapture");
     say(CU(cuStreamSynchronize)(stream), "capturing: cuStreamSynchronize");
     say(CU(cuStreamEndCapture)(stream, &graph), "then cuStreamEndCapture");
-    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+         "cuStreamBeginCapture");
     say(CU(cuStreamQuery)(stream), "capturing: cuStreamQuery");
     say(CU(cuStreamEndCapture)(stream, &graph), "then cuStreamEndCapture");
-    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
+    need(CU(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+         "cuStreamBeginCapture");
     say(CU(cuEventRecord)(event, stream), "capturing: cuEventRecord");
     say(CU(cuEventQuery)(event), "query of an event of a capture");
     say(CU(cuStreamEndCapture)(stream, &graph), "then cuStreamEndCapture");
@@ -195,9 +206,12 @@ void ask_modules(void)
     say(CU(cuModuleUnload)(module), "cuModuleUnload");
     say(CU(cuModuleGetLoadingMode)(&mode), "cuModuleGetLoadingMode");
     tell("lazy", "%d", mode == CU_MODULE_LAZY_LOADING);
-    say(CU(cuGetProcAddress_v2)("cuMemAlloc", &entry, 13000, 0, &found), "cuGetProcAddress(cuMemAlloc)");
-    tell("found, and it is the symbol cuMemAlloc_v2", "%d, %d", found, entry == (void *)(uintptr_t)driver.cuMemAlloc_v2);
-    say(CU(cuGetProcAddress_v2)("cuNoSuchThing", &entry, 13000, 0, &found), "cuGetProcAddress of what is not");
+    say(CU(cuGetProcAddress_v2)("cuMemAlloc", &entry, 13000, 0, &found),
+        "cuGetProcAddress(cuMemAlloc)");
+    tell("found, and it is the symbol cuMemAlloc_v2", "%d, %d", found,
+         entry == (void *)(uintptr_t)driver.cuMemAlloc_v2);
+    say(CU(cuGetProcAddress_v2)("cuNoSuchThing", &entry, 13000, 0, &found),
+        "cuGetProcAddress of what is not");
     tell("found, null", "%d, %d", found, entry == NULL);
     say(CU(cuGetErrorString)(CUDA_ERROR_INVALID_VALUE, &text), "cuGetErrorString");
     tell("the words", "%s", text);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Starts, finds the driver, and asks about its beginning and its end. Run it alone: it starts its second process itself.
+ * Starts, finds the driver, and asks about its beginning and its end. Run it alone: it starts its
+ * second process itself.
  */
 #include "conformance.h"
 
@@ -68,7 +69,9 @@ void gate_close(CUstream stream)
     if (!gate)
         need(CU(cuMemHostAlloc)((void **)&gate, 4096, 0), "cuMemHostAlloc");
     gates++;
-    need(CU(cuStreamWaitValue32_v2)(stream, (CUdeviceptr)(uintptr_t)gate, gates, CU_STREAM_WAIT_VALUE_GEQ), "wait");
+    need(CU(cuStreamWaitValue32_v2)(stream, (CUdeviceptr)(uintptr_t)gate, gates,
+                                    CU_STREAM_WAIT_VALUE_GEQ),
+         "wait");
 }
 
 void gate_open(void)
@@ -106,12 +109,12 @@ static bool find_driver(void)
         printf("no driver: %s\n", dlerror());
         return false;
     }
-#define X(name)                                                                                    \
-    {                                                                                              \
-        void *symbol = dlsym(library, #name);                                                      \
-        if (!symbol)                                                                               \
-            printf("the driver has no " #name "\n");                                               \
-        memcpy(&driver.name, &symbol, sizeof symbol);                                              \
+#define X(name)                                       \
+    {                                                 \
+        void *symbol = dlsym(library, #name);         \
+        if (!symbol)                                  \
+            printf("the driver has no " #name "\n");  \
+        memcpy(&driver.name, &symbol, sizeof symbol); \
     }
     DRIVER_FUNCTIONS(X)
 #undef X
@@ -180,7 +183,8 @@ static void ask_reset(CUcontext ctx)
     say(CU(cuMemAlloc_v2)(&p, 16), "reset: cuMemAlloc");
     say(CU(cuStreamQuery)(NULL), "reset: cuStreamQuery");
     say(CU(cuCtxSynchronize)(), "reset: cuCtxSynchronize");
-    say(CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p), "reset: the memory's type");
+    say(CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p),
+        "reset: the memory's type");
     say(CU(cuDevicePrimaryCtxRelease_v2)(0), "reset: release of the retain before");
     say(CU(cuDevicePrimaryCtxRetain)(&again, 0), "reset: retain");
     tell("reset: the same context", "%d", again == ctx);

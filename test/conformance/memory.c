@@ -22,10 +22,13 @@ void ask_memory(void)
     say(CU(cuMemAlloc_v2)(&p, (size_t)1 << 46), "cuMemAlloc of 64 TiB");
     say(CU(cuMemAlloc_v2)(&p, 1000), "cuMemAlloc of 1000 bytes");
     tell("aligned to 256", "%d", p % 256 == 0);
-    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, p + 500), "cuMemGetAddressRange of a pointer into it");
+    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, p + 500),
+        "cuMemGetAddressRange of a pointer into it");
     tell("its start, its size", "%d, %zu", start == p, bytes);
-    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, p + 999), "cuMemGetAddressRange of its last byte");
-    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, (uintptr_t)&p), "cuMemGetAddressRange of host memory");
+    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, p + 999),
+        "cuMemGetAddressRange of its last byte");
+    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, (uintptr_t)&p),
+        "cuMemGetAddressRange of host memory");
     say(CU(cuMemFree_v2)(p + 256), "cuMemFree of a pointer into it");
     CU(cuPointerGetAttribute)(&first, CU_POINTER_ATTRIBUTE_BUFFER_ID, p);
     say(CU(cuMemFree_v2)(p), "cuMemFree");
@@ -45,7 +48,8 @@ void ask_memory(void)
     tell("flags", "%u", flags);
     say(CU(cuMemHostGetDevicePointer_v2)(&p, host, 0), "cuMemHostGetDevicePointer");
     tell("same address", "%d", p == (uintptr_t)host);
-    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, p + 1), "cuMemGetAddressRange of pinned memory");
+    say(CU(cuMemGetAddressRange_v2)(&start, &bytes, p + 1),
+        "cuMemGetAddressRange of pinned memory");
     say(CU(cuMemFree_v2)(p), "cuMemFree of pinned memory");
     say(CU(cuMemFreeHost)(host), "cuMemFreeHost");
     say(CU(cuMemFreeHost)(&p), "cuMemFreeHost of other memory");
@@ -57,8 +61,8 @@ void ask_memory(void)
 
 /* ---- pointers ---- */
 
-static void ask_one(const char *kind, const char *name, CUpointer_attribute attribute, CUdeviceptr p, int size,
-                    uint64_t expected, const char *meaning)
+static void ask_one(const char *kind, const char *name, CUpointer_attribute attribute,
+                    CUdeviceptr p, int size, uint64_t expected, const char *meaning)
 {
     uint64_t alone = 0, together = 0x5555555555555555u;
     char question[100];
@@ -75,8 +79,8 @@ static void ask_one(const char *kind, const char *name, CUpointer_attribute attr
     if (meaning)
         tell(question, "%s, %s; %s: %d", name_one, name_many, meaning, together == expected);
     else
-        tell(question, "%s, %s; %lld %lld", name_one, name_many, result ? -1ll : (long long)(int)alone,
-             (long long)(int)together);
+        tell(question, "%s, %s; %lld %lld", name_one, name_many,
+             result ? -1ll : (long long)(int)alone, (long long)(int)together);
 }
 
 static void ask_pointer(const char *kind, CUdeviceptr p, CUcontext ctx)
@@ -110,11 +114,13 @@ static void ask_ipc(const char *kind, CUdeviceptr p)
 static CUdeviceptr map_one(CUmemGenericAllocationHandle *handle, size_t *bytes)
 {
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                    .requestedHandleTypes =
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUmemAccessDesc access = {property.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUdeviceptr address;
-    need(CU(cuMemGetAllocationGranularity)(bytes, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "granularity");
+    need(CU(cuMemGetAllocationGranularity)(bytes, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+         "granularity");
     need(CU(cuMemCreate)(handle, *bytes, &property, 0), "cuMemCreate");
     need(CU(cuMemAddressReserve)(&address, *bytes, 0, 0, 0), "cuMemAddressReserve");
     need(CU(cuMemMap)(address, *bytes, 0, *handle, 0), "cuMemMap");
@@ -217,7 +223,8 @@ static void ask_descriptor(CUmemGenericAllocationHandle handle, size_t bytes)
 {
     int descriptor = -1;
     CUmemGenericAllocationHandle imported;
-    say(CU(cuMemExportToShareableHandle)(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+    say(CU(cuMemExportToShareableHandle)(&descriptor, handle,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         "cuMemExportToShareableHandle");
     void *mapping = mmap(NULL, bytes, PROT_READ, MAP_SHARED, descriptor, 0);
     tell("mmap of the descriptor", "%s", mapping == MAP_FAILED ? "refused" : "works");
@@ -243,7 +250,8 @@ void ask_mapping(CUcontext ctx)
     tell("granularity", "%zu", bytes);
     say(CU(cuMemCreate)(&plain, 1000, &property, 0), "cuMemCreate of 1000 bytes");
     say(CU(cuMemCreate)(&plain, bytes, &property, 0), "cuMemCreate without handle types");
-    say(CU(cuMemExportToShareableHandle)(&descriptor, plain, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+    say(CU(cuMemExportToShareableHandle)(&descriptor, plain,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         "export of that");
     ask_descriptor(handle, bytes);
     say(CU(cuMemMap)(p, bytes, 0, plain, 0), "cuMemMap where something is mapped");

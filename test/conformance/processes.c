@@ -48,7 +48,8 @@ static void send_descriptor(int other, int descriptor)
 {
     char room[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
@@ -62,7 +63,8 @@ static int receive_descriptor(int other)
 {
     char room[CMSG_SPACE(sizeof(int))], byte;
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     int descriptor = -1;
     if (recvmsg(other, &message, 0) == 1 && CMSG_FIRSTHDR(&message))
         memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
@@ -82,17 +84,21 @@ static uint32_t read_device(CUdeviceptr p)
 static CUdeviceptr make_mapping(int *descriptor, size_t *bytes)
 {
     CUmemAllocationProp property = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                    .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                    .requestedHandleTypes =
+                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
                                     .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     CUmemAccessDesc access = {property.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
     CUdeviceptr p;
-    need(CU(cuMemGetAllocationGranularity)(bytes, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "granularity");
+    need(CU(cuMemGetAllocationGranularity)(bytes, &property, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+         "granularity");
     need(CU(cuMemCreate)(&handle, *bytes, &property, 0), "cuMemCreate");
     need(CU(cuMemAddressReserve)(&p, *bytes, 0, 0, 0), "cuMemAddressReserve");
     need(CU(cuMemMap)(p, *bytes, 0, handle, 0), "cuMemMap");
     need(CU(cuMemSetAccess)(p, *bytes, &access, 1), "cuMemSetAccess");
-    need(CU(cuMemExportToShareableHandle)(descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "export");
+    need(CU(cuMemExportToShareableHandle)(descriptor, handle,
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+         "export");
     need(CU(cuMemRelease)(handle), "cuMemRelease");
     return p;
 }
@@ -123,7 +129,8 @@ void ask_exporter(int other)
     send_descriptor(other, descriptor);
     close(descriptor);
     meet(other); /* it has everything open and has written */
-    tell("the exporter sees what the importer wrote", "%u %u", read_device(first + 8), read_device(mapping + 8));
+    tell("the exporter sees what the importer wrote", "%u %u", read_device(first + 8),
+         read_device(mapping + 8));
     meet(other);
     say(CU(cuMemFree_v2)(second), "cuMemFree of memory that another process has open");
     need(CU(cuMemAlloc_v2)(&again, BYTES), "cuMemAlloc");
@@ -139,7 +146,8 @@ void ask_exporter(int other)
 static CUresult call_open(void *data)
 {
     CUdeviceptr p;
-    return CU(cuIpcOpenMemHandle_v2)(&p, *(CUipcMemHandle *)data, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    return CU(cuIpcOpenMemHandle_v2)(&p, *(CUipcMemHandle *)data,
+                                     CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 }
 
 static CUresult call_close(void *data)
@@ -156,7 +164,8 @@ static void ask_opened(const struct offer *offer, CUdeviceptr p)
     bool capable = true;
     say(CU(cuMemGetAddressRange_v2)(&start, &bytes, p + 100), "opened: cuMemGetAddressRange");
     tell("opened: its start, its size", "%d, %d", start == p, bytes == BYTES);
-    say(CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p), "opened: memory type");
+    say(CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p),
+        "opened: memory type");
     tell("opened: memory type", "%u", type);
     CU(cuPointerGetAttribute)(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, p);
     tell("opened: legacy IPC", "%d", capable);
@@ -168,7 +177,8 @@ static void ask_opened(const struct offer *offer, CUdeviceptr p)
 
 static void ask_imported_mapping(int descriptor, size_t bytes)
 {
-    CUmemAccessDesc access = {{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemAccessDesc access = {{.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemGenericAllocationHandle handle;
     CUdeviceptr p;
     say(CU(cuMemImportFromShareableHandle)(&handle, (void *)(intptr_t)descriptor,
@@ -198,21 +208,26 @@ void ask_importer(int other)
     need(CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     memset(&rubbish, 0x5a, sizeof rubbish);
     say(CU(cuIpcOpenMemHandle_v2)(&none, offer.first, 0), "cuIpcOpenMemHandle without flags");
-    say(CU(cuIpcOpenMemHandle_v2)(&none, rubbish, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle of rubbish");
+    say(CU(cuIpcOpenMemHandle_v2)(&none, rubbish, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+        "cuIpcOpenMemHandle of rubbish");
     say(CU(cuIpcOpenMemHandle_v2)(&none, offer.freed, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
         "cuIpcOpenMemHandle of memory that was freed");
-    say(CU(cuIpcOpenMemHandle_v2)(&p, offer.first, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
-    say(CU(cuIpcOpenMemHandle_v2)(&same, offer.first, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle again");
+    say(CU(cuIpcOpenMemHandle_v2)(&p, offer.first, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+        "cuIpcOpenMemHandle");
+    say(CU(cuIpcOpenMemHandle_v2)(&same, offer.first, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+        "cuIpcOpenMemHandle again");
     tell("the same pointer", "%d", p == same);
     say(CU(cuIpcOpenMemHandle_v2)(&inside, offer.interior, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
         "cuIpcOpenMemHandle of a pointer into it");
     tell("the same pointer", "%d", p == inside);
     say(CU(cuIpcCloseMemHandle)(inside), "cuIpcCloseMemHandle");
-    tell("the importer sees what the exporter wrote", "%u %u", read_device(p), read_device(p + 4096));
+    tell("the importer sees what the exporter wrote", "%u %u", read_device(p),
+         read_device(p + 4096));
     ask_opened(&offer, p);
     CU(cuMemsetD32_v2)(p + 8, 13, 1);
     time_call("cuIpcOpenMemHandle", stream, call_open, &offer.second);
-    need(CU(cuIpcOpenMemHandle_v2)(&second, offer.second, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), "cuIpcOpenMemHandle");
+    need(CU(cuIpcOpenMemHandle_v2)(&second, offer.second, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+         "cuIpcOpenMemHandle");
     ask_imported_mapping(descriptor, offer.mapping);
     meet(other);
     meet(other); /* the exporter looks, then frees the second */

@@ -27,9 +27,14 @@ static void ask_pointer(const char *kind, const void *p)
     struct cudaPointerAttributes a;
     memset(&a, 0x55, sizeof a);
     cudaError_t error = cudaPointerGetAttributes(&a, p);
-    printf("%-16s %s: type %d device %d device pointer %s host pointer %s\n", kind, cudaGetErrorName(error), a.type,
-           a.device, !a.devicePointer ? "null" : a.devicePointer == p ? "same" : "other",
-           !a.hostPointer ? "null" : a.hostPointer == p ? "same" : "other");
+    printf("%-16s %s: type %d device %d device pointer %s host pointer %s\n", kind,
+           cudaGetErrorName(error), a.type, a.device,
+           !a.devicePointer       ? "null"
+           : a.devicePointer == p ? "same"
+                                  : "other",
+           !a.hostPointer       ? "null"
+           : a.hostPointer == p ? "same"
+                                : "other");
     fflush(stdout);
 }
 

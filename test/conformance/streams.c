@@ -14,7 +14,8 @@ static uint32_t *word; /* pinned */
 
 static void write_word(CUstream stream, uint32_t value)
 {
-    need(CU(cuStreamWriteValue32_v2)(stream, (CUdeviceptr)(uintptr_t)word, value, 0), "cuStreamWriteValue32");
+    need(CU(cuStreamWriteValue32_v2)(stream, (CUdeviceptr)(uintptr_t)word, value, 0),
+         "cuStreamWriteValue32");
 }
 
 static uint32_t read_word(void)
@@ -96,7 +97,8 @@ void ask_streams(void)
     ask_order("a non-blocking stream waits for legacy", NULL, apart);
     ask_order("legacy waits for the thread's default stream", CU_STREAM_PER_THREAD, NULL);
     ask_order("the thread's default stream waits for legacy", NULL, CU_STREAM_PER_THREAD);
-    ask_order("the thread's default stream waits for a blocking one", blocking, CU_STREAM_PER_THREAD);
+    ask_order("the thread's default stream waits for a blocking one", blocking,
+              CU_STREAM_PER_THREAD);
     ask_order("CU_STREAM_LEGACY waits for the null stream", NULL, CU_STREAM_LEGACY);
     ask_queries(blocking, apart);
     ask_host_function(apart);
@@ -115,8 +117,10 @@ void ask_streams(void)
     gate_open();
     say(CU(cuCtxSynchronize)(), "cuCtxSynchronize");
     tell("its work was done", "%u", read_word());
-    say(CU(cuStreamWriteValue32_v2)(NULL, (CUdeviceptr)(uintptr_t)word + 2, 1, 0), "write of a misaligned word");
-    say(CU(cuStreamWriteValue32_v2)(NULL, (uintptr_t)&priority, 1, 0), "write of a word of pageable memory");
+    say(CU(cuStreamWriteValue32_v2)(NULL, (CUdeviceptr)(uintptr_t)word + 2, 1, 0),
+        "write of a misaligned word");
+    say(CU(cuStreamWriteValue32_v2)(NULL, (uintptr_t)&priority, 1, 0),
+        "write of a word of pageable memory");
 }
 
 void ask_events(void)
@@ -284,7 +288,8 @@ static CUresult call_memset(void *d)
 static CUresult call_query(void *d)
 {
     unsigned type;
-    return CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ((struct things *)d)->large);
+    return CU(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                     ((struct things *)d)->large);
 }
 
 static CUresult call_export(void *d)
@@ -383,26 +388,33 @@ void ask_waits(void)
     time_call("cuStreamCreate", t.stream, call_stream_create, &t);
     time_call("cuMemcpyHtoD, pageable, 8 MiB", t.stream, call_copy_in, &t);
     time_call("cuMemcpyDtoH, pageable, 8 MiB", t.stream, call_copy_out, &t);
-    time_call("cuMemcpyHtoDAsync in that stream, pageable, 16 bytes", t.stream, call_copy_in_same, &t);
-    time_call("cuMemcpyHtoDAsync in that stream, pageable, 8 MiB", t.stream, call_copy_in_same_large, &t);
+    time_call("cuMemcpyHtoDAsync in that stream, pageable, 16 bytes", t.stream, call_copy_in_same,
+              &t);
+    time_call("cuMemcpyHtoDAsync in that stream, pageable, 8 MiB", t.stream,
+              call_copy_in_same_large, &t);
     time_call("cuMemcpyDtoHAsync in that stream, pageable", t.stream, call_copy_out_same, &t);
     need(CU(cuMemHostAlloc)(&t.pinned, LARGE, 0), "cuMemHostAlloc");
     need(CU(cuMemHostRegister_v2)(t.registered, LARGE, 0), "cuMemHostRegister");
     time_call("cuMemcpyDtoHAsync in that stream, pinned", t.stream, call_copy_out_same_pinned, &t);
-    time_call("cuMemcpyDtoHAsync in that stream, registered", t.stream, call_copy_out_same_registered, &t);
-    time_call("cuMemcpyAsync in that stream, pinned to pageable", t.stream, call_copy_host_same, &t);
+    time_call("cuMemcpyDtoHAsync in that stream, registered", t.stream,
+              call_copy_out_same_registered, &t);
+    time_call("cuMemcpyAsync in that stream, pinned to pageable", t.stream, call_copy_host_same,
+              &t);
     time_call("cuMemsetD32", t.stream, call_memset, &t);
     time_call("cuPointerGetAttribute", t.stream, call_query, &t);
     time_call("cuIpcGetMemHandle", t.stream, call_export, &t);
-    time_call("cuMemAllocAsync in another stream, and wait for that", t.stream, call_alloc_async, &t);
+    time_call("cuMemAllocAsync in another stream, and wait for that", t.stream, call_alloc_async,
+              &t);
     time_call("cuMemFreeAsync in another stream, and wait for that", t.stream, call_free_async, &t);
     time_call("cuMemFree of managed memory", t.stream, call_free_managed, &t);
-    time_call("cuEventRecord on the legacy stream, and wait for it", t.stream, call_record_legacy, &t);
+    time_call("cuEventRecord on the legacy stream, and wait for it", t.stream, call_record_legacy,
+              &t);
     time_call("cuEventCreate and destroy", t.stream, call_event, &t);
     time_call("cuStreamSynchronize of the legacy stream", t.stream, call_sync_legacy, &t);
     time_call("cuCtxSynchronize", t.stream, call_sync_context, &t);
     need(CU(cuMemAlloc_v2)(&t.scratch, 1 << 20), "cuMemAlloc");
-    time_call("a copy in another stream while another thread frees", t.stream, call_copy_beside_free, &t);
+    time_call("a copy in another stream while another thread frees", t.stream,
+              call_copy_beside_free, &t);
     time_call("cuStreamDestroy of another stream", t.stream, call_stream_destroy, &t);
     CU(cuMemHostUnregister)(t.registered);
     free(t.registered);

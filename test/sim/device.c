@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What the simulated GPU does that hardware does too but a program cannot ask it about: device memory faults on the
- * CPU, kernels run beside the program, and a kernel that goes wrong ends the context. Each test is a process of its own:
- * device NAME.
+ * What the simulated GPU does that hardware does too but a program cannot ask it about: device
+ * memory faults on the CPU, kernels run beside the program, and a kernel that goes wrong ends the
+ * context. Each test is a process of its own: device NAME.
  */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -17,22 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
-#define OK(call) check_ok(call, #call, __LINE__)
-
-static void check_ok(int result, const char *call, int line)
-{
-    if (!result)
-        return;
-    fprintf(stderr, "%s:%d: %s: %d\n", __FILE__, line, call, result);
-    exit(1);
-}
+#include "test/sim/check.h"
 
 static CUdeviceptr word; /* of device memory */
 static CUmodule module;
@@ -138,7 +123,11 @@ static void test_launch(void)
     OK(cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100000));
     OK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 100000, NULL, args, NULL));
     CHECK(cuModuleGetFunction(&none, module, "not_there") == CUDA_ERROR_NOT_FOUND);
-    CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 10, .blockDimY = 1,
+    CUlaunchConfig config = {.gridDimX = 1,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 10,
+                             .blockDimY = 1,
                              .blockDimZ = 1};
     OK(cuMemsetD32(word, 0, 1));
     OK(cuLaunchKernelEx(&config, f, args, NULL));
@@ -195,8 +184,14 @@ static void test_graph(void)
     uint64_t n = 1;
     uint8_t value = 3;
     void *args[] = {&word, &n, &value};
-    CUDA_KERNEL_NODE_PARAMS params = {.func = function("add"), .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1,
-                                      .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args};
+    CUDA_KERNEL_NODE_PARAMS params = {.func = function("add"),
+                                      .gridDimX = 1,
+                                      .gridDimY = 1,
+                                      .gridDimZ = 1,
+                                      .blockDimX = 1,
+                                      .blockDimY = 1,
+                                      .blockDimZ = 1,
+                                      .kernelParams = args};
     OK(cuGraphCreate(&graph, 0));
     OK(cuGraphAddKernelNode(&node, graph, NULL, 0, &params));
     OK(cuGraphAddKernelNode(&last, graph, &node, 1, &params));
@@ -247,13 +242,15 @@ static void test_abort(void)
 
 void **__cudaRegisterFatBinary(void *image);
 void __cudaUnregisterFatBinary(void **handle);
-void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *tid,
-                            void *bid, void *block, void *grid, int *warp);
-unsigned __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared, cudaStream_t stream);
-cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block, size_t *shared, void *stream);
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name,
+                            int limit, void *tid, void *bid, void *block, void *grid, int *warp);
+unsigned __cudaPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t shared,
+                                     cudaStream_t stream);
+cudaError_t __cudaPopCallConfiguration(struct dim3 *grid, struct dim3 *block, size_t *shared,
+                                       void *stream);
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host);
-cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid, struct dim3 block, void **args, size_t shared,
-                               cudaStream_t stream);
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, struct dim3 grid, struct dim3 block,
+                               void **args, size_t shared, cudaStream_t stream);
 
 /* What nvcc makes of stub<<<grid, block, shared, stream>>>(…) */
 static void launch_stub(const char *stub, void **args)
@@ -293,8 +290,8 @@ static void test_runtime(void)
 static void test_foreign(void)
 {
     static const char stub;
-    __cudaRegisterFunction(__cudaRegisterFatBinary(NULL), &stub, NULL, "_Z6jacobiPf", -1, NULL, NULL, NULL, NULL,
-                           NULL);
+    __cudaRegisterFunction(__cudaRegisterFatBinary(NULL), &stub, NULL, "_Z6jacobiPf", -1, NULL,
+                           NULL, NULL, NULL, NULL);
     printf("before\n");
     launch_stub(&stub, NULL);
     exit(1);
@@ -334,7 +331,10 @@ static void test_threads(void)
     CHECK(read_word() == 50 * THREADS);
 }
 
-/* Two devices in one process: memory of one is seen by the other's kernels; events order their streams. */
+/*
+ * Two devices in one process: memory of one is seen by the other's kernels; events order their
+ * streams.
+ */
 static void test_devices(void)
 {
     CUcontext first, second;
@@ -457,7 +457,10 @@ static void test_across_nop2p(void)
     across(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 }
 
-/* The exporter is killed: its memory stays readable where it is open, and cannot be opened any more. */
+/*
+ * The exporter is killed: its memory stays readable where it is open, and cannot be opened any
+ * more.
+ */
 static void test_orphan(void)
 {
     int pipes[2], status;
@@ -484,7 +487,8 @@ static void test_orphan(void)
     usleep(300000);
     OK(cuMemcpyDtoH(&seen, p, 4));
     CHECK(seen == 42);
-    CHECK(cuIpcOpenMemHandle(&q, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuIpcOpenMemHandle(&q, handles[1], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) ==
+          CUDA_ERROR_INVALID_VALUE);
     OK(cuIpcCloseMemHandle(p));
 }
 
@@ -549,17 +553,23 @@ static void test_sleep(void)
     sleep(60);
 }
 
-#define TEST(name) {#name, test_##name, 0}
-#define BARE(name) {#name, test_##name, 1} /* starts by itself, after it has forked */
+#define TEST(name)            \
+    {                         \
+#name, test_##name, 0 \
+    }
+#define BARE(name)            \
+    {                         \
+#name, test_##name, 1 \
+    } /* starts by itself, after it has forked */
 
 static const struct {
     const char *name;
     void (*run)(void);
     int bare;
 } tests[] = {
-    TEST(touch),   TEST(shared),  TEST(launch),  TEST(beside), TEST(many),   TEST(graph),
-    TEST(illegal), TEST(abort),   TEST(runtime), TEST(foreign), TEST(threads), TEST(devices),
-    TEST(nomem),   TEST(noipc),   TEST(nop2p),   TEST(full),   TEST(reset),  TEST(sleep),
+    TEST(touch),   TEST(shared),       TEST(launch),  TEST(beside),  TEST(many),    TEST(graph),
+    TEST(illegal), TEST(abort),        TEST(runtime), TEST(foreign), TEST(threads), TEST(devices),
+    TEST(nomem),   TEST(noipc),        TEST(nop2p),   TEST(full),    TEST(reset),   TEST(sleep),
     BARE(across),  BARE(across_nop2p), BARE(orphan),
 };
 

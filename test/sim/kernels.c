@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A libshunt-simkernels.so for the tests of the simulated driver: kernels that are ordinary functions.
+ * A libshunt-simkernels.so for the tests of the simulated driver: kernels that are ordinary
+ * functions.
  */
 #include "sim/kernel.h"
 
@@ -10,7 +11,8 @@
 #include <string.h>
 
 /* add(p, n, value): every block and thread counts once, so that a wrong grid shows */
-static void run_add(void *const *args, const unsigned grid[3], const unsigned block[3], unsigned shared)
+static void run_add(void *const *args, const unsigned grid[3], const unsigned block[3],
+                    unsigned shared)
 {
     uint32_t *p = *(uint32_t *const *)args[0];
     uint64_t n = *(const uint64_t *)args[1];
@@ -20,7 +22,8 @@ static void run_add(void *const *args, const unsigned grid[3], const unsigned bl
 }
 
 /* wait(p, value): until the word is that */
-static void run_wait(void *const *args, const unsigned grid[3], const unsigned block[3], unsigned shared)
+static void run_wait(void *const *args, const unsigned grid[3], const unsigned block[3],
+                     unsigned shared)
 {
     (void)grid, (void)block, (void)shared;
     volatile uint32_t *p = *(volatile uint32_t *const *)args[0];
@@ -28,7 +31,8 @@ static void run_wait(void *const *args, const unsigned grid[3], const unsigned b
         sched_yield();
 }
 
-static void run_abort(void *const *args, const unsigned grid[3], const unsigned block[3], unsigned shared)
+static void run_abort(void *const *args, const unsigned grid[3], const unsigned block[3],
+                      unsigned shared)
 {
     (void)args, (void)grid, (void)block, (void)shared;
     abort();
