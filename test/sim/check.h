@@ -17,7 +17,7 @@
     } while (0)
 #define OK(call) check_ok(call, #call, __LINE__)
 
-static void check_ok(int result, const char *call, int line)
+static inline void check_ok(int result, const char *call, int line)
 {
     if (!result)
         return;
