@@ -79,7 +79,11 @@ void shunt_idup_add(MPI_Comm newcomm, MPI_Request request, const struct shunt_or
 
 bool shunt_idup_adopt(MPI_Comm handle)
 {
-    return handle != MPI_COMM_NULL && enter_pending(take_pending(MPI_REQUEST_NULL, handle));
+    int saved = errno;
+    bool found = handle != MPI_COMM_NULL && enter_pending(take_pending(MPI_REQUEST_NULL, handle));
+
+    errno = saved;
+    return found;
 }
 
 void shunt_idup_clear(void)

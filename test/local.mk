@@ -65,26 +65,33 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/allreduce.c mpi/classify.c mpi/map.c mpi/staged.c mpi/types.c \
 	cuda/types.c
+types_test_sources = %reldir%/unit/types.c mpi/types.c cuda/types.c
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c
 
 if HAVE_ENGINE_OPENMPI
-check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi
+check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/types_openmpi
 %canon_reldir%_unit_allreduce_openmpi_SOURCES = $(allreduce_test_sources)
 %canon_reldir%_unit_allreduce_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_allreduce_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_comm_openmpi_SOURCES = $(comm_test_sources)
 %canon_reldir%_unit_comm_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_comm_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_types_openmpi_SOURCES = $(types_test_sources)
+%canon_reldir%_unit_types_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
+%canon_reldir%_unit_types_openmpi_LDADD = $(OPENMPI_LIBS) $(CMOCKA_LIBS)
 endif
 
 if HAVE_ENGINE_MPICH
-check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich
+check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich %reldir%/unit/types_mpich
 %canon_reldir%_unit_allreduce_mpich_SOURCES = $(allreduce_test_sources)
 %canon_reldir%_unit_allreduce_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_allreduce_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_comm_mpich_SOURCES = $(comm_test_sources)
 %canon_reldir%_unit_comm_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_comm_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_types_mpich_SOURCES = $(types_test_sources)
+%canon_reldir%_unit_types_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
+%canon_reldir%_unit_types_mpich_LDADD = $(MPICH_LIBS) $(CMOCKA_LIBS)
 endif
 
 

@@ -404,11 +404,9 @@ static void test_frees(void **state)
     assert_null(shunt_comm_find(comm));
 
     /* The handle is at once another communicator's; a late callback of the old one must not hit it. */
-    void *old = create(DUP, new_comm(0, 4, everybody, 0, NULL));
-    free_comm(comm);
+    free_comm(create(DUP, new_comm(0, 4, everybody, 0, NULL))->handle);
     struct shunt_comm *now = create(SPLIT, new_comm(0, 2, even, 0, NULL));
-    if (now != old)
-        delete_attribute(comm, 77, old, NULL);
+    delete_attribute(comm, 77, &comm, NULL);
     assert_ptr_equal(shunt_comm_find(comm), now);
 
     /* The world and self are not to be had. */
@@ -463,14 +461,15 @@ static void test_child(void **state)
     stop();
 }
 
-/* Threads that duplicate and free their own communicators while they use others. */
+/* Threads, each with a communicator of its own, of which they make and free duplicates. */
 static void *churn(void *argument)
 {
     int number = (int)(intptr_t)argument;
     struct shunt_call barrier = { .id = SHUNT_CALL_Barrier };
+    struct shunt_call dup = { .id = SHUNT_CALL_Comm_dup, .comm = comm_of(10 + number) };
 
     for (int i = 0; i < 2000; i++) {
-        struct shunt_comm *comm = create(DUP, new_comm(number, 4, everybody, 0, NULL));
+        struct shunt_comm *comm = create(dup, new_comm(number, 4, everybody, 0, NULL));
         barrier.comm = comm_of(number);
         shunt_hook_coll(&barrier);
         if (!comm || comm->board->passed != 1)
@@ -486,6 +485,8 @@ static void test_threads(void **state)
     pthread_t threads[4];
 
     play(0);
+    for (int i = 1; i <= 4; i++)
+        create(DUP, new_comm(10 + i, 4, everybody, 0, NULL));
     for (intptr_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, churn, (void *)(i + 1)), 0);
     for (int i = 0; i < 4; i++) {
@@ -493,7 +494,7 @@ static void test_threads(void **state)
         pthread_join(threads[i], &wrong);
         assert_null(wrong);
     }
-    assert_int_equal(open_boards, 1);
+    assert_int_equal(open_boards, 1 + 4);
     stop();
 }
 

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tables of datatypes and operations, against the host's own predefined ones. */
+#include "mpi/types.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+struct shunt_host_table shunt_host;
+
+static void add_pairs(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    (void)in;
+    (void)inout;
+    (void)n;
+    (void)type;
+}
+
+static void assert_type(MPI_Datatype handle, int type, int size)
+{
+    const struct shunt_mpi_type *found = shunt_types_find(handle);
+
+    assert_non_null(found);
+    assert_true(found->handle == handle);
+    assert_int_equal(found->type, type);
+    assert_int_equal(found->size, size);
+    assert_true(type >= 0 || found->ops == 0);
+}
+
+static bool allows(MPI_Datatype type, MPI_Op op)
+{
+    return shunt_types_find(type)->ops & 1u << shunt_types_op(op);
+}
+
+static void test_types(void **state)
+{
+    (void)state;
+    MPI_Datatype copy;
+
+    assert_type(MPI_SIGNED_CHAR, SHUNT_TYPE_I8, 1);
+    assert_type(MPI_UNSIGNED_SHORT, SHUNT_TYPE_U16, 2);
+    assert_type(MPI_INT, SHUNT_TYPE_I32, 4);
+    assert_type(MPI_LONG, sizeof(long) == 8 ? SHUNT_TYPE_I64 : SHUNT_TYPE_I32, sizeof(long));
+    assert_type(MPI_UNSIGNED_LONG_LONG, SHUNT_TYPE_U64, 8);
+    assert_type(MPI_UINT32_T, SHUNT_TYPE_U32, 4);
+    assert_type(MPI_AINT, SHUNT_TYPE_I64, 8);
+    assert_type(MPI_BYTE, SHUNT_TYPE_U8, 1);
+    assert_type(MPI_C_BOOL, SHUNT_TYPE_U8, 1);
+    assert_type(MPI_FLOAT, SHUNT_TYPE_F32, 4);
+    assert_type(MPI_DOUBLE, SHUNT_TYPE_F64, 8);
+    assert_type(MPI_C_FLOAT_COMPLEX, SHUNT_TYPE_C32, 8);
+    assert_type(MPI_C_DOUBLE_COMPLEX, SHUNT_TYPE_C64, 16);
+    assert_type(MPI_CHAR, -1, 1);
+    assert_type(MPI_WCHAR, -1, sizeof(wchar_t));
+    assert_type(MPI_DOUBLE_INT, -1, 12);
+    if (sizeof(long double) == 16)
+        assert_type(MPI_LONG_DOUBLE, -1, 16);
+    PMPI_Type_dup(MPI_INT, &copy);
+    assert_null(shunt_types_find(copy));
+    PMPI_Type_free(&copy);
+}
+
+/* Each row of the table is found under its own handle: none is lost among the others. */
+static void test_all_found(void **state)
+{
+    (void)state;
+    int size;
+
+#define TYPE(handle, class)                                                                        \
+    if (handle != MPI_DATATYPE_NULL && PMPI_Type_size(handle, &size) == MPI_SUCCESS && size > 0) { \
+        assert_non_null(shunt_types_find(handle));                                                 \
+        assert_int_equal(shunt_types_find(handle)->size, size);                                    \
+    }
+#include "mpi/types.def"
+#undef TYPE
+}
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    MPI_Op user;
+
+    assert_true(allows(MPI_INT, MPI_SUM) && allows(MPI_INT, MPI_LXOR) && allows(MPI_INT, MPI_BAND));
+    assert_true(allows(MPI_DOUBLE, MPI_MAX) && allows(MPI_BYTE, MPI_BOR) && allows(MPI_C_BOOL, MPI_LAND));
+    assert_true(allows(MPI_C_DOUBLE_COMPLEX, MPI_PROD));
+    assert_false(allows(MPI_DOUBLE, MPI_BAND) || allows(MPI_DOUBLE, MPI_LAND));
+    assert_false(allows(MPI_C_DOUBLE_COMPLEX, MPI_MAX));
+    assert_false(allows(MPI_BYTE, MPI_SUM) || allows(MPI_CHAR, MPI_SUM) || allows(MPI_C_BOOL, MPI_SUM));
+    assert_false(allows(MPI_AINT, MPI_LAND));
+    assert_int_equal(shunt_types_op(MPI_MINLOC), SHUNT_OP_NO_KERNEL);
+    PMPI_Op_create(add_pairs, 1, &user);
+    assert_int_equal(shunt_types_op(user), SHUNT_OP_OF_USER);
+    PMPI_Op_free(&user);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_all_found),
+        cmocka_unit_test(test_pairs),
+    };
+
+    MPI_Init(&argc, &argv);
+    shunt_host.Type_size = PMPI_Type_size;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    MPI_Finalize();
+    return failed;
+}
