@@ -4,19 +4,21 @@
  * the host in unit tests) execute them; a plan knows bytes, not types.
  *
  * The vector is cut into `slices`; each slice into one part per block; each part into chunks of at most `chunk` bytes.
- * Every block works alone, with its own signals: block b of a rank only ever waits for block b of its peers. A block
- * runs the iterations i = 0, 1, ...; in each it runs the steps in order, a step of lag l on chunk i - l. That is the
- * software pipeline: while chunk i is being sent, chunk i-1 is being added.
+ * Every block works alone, with its own signals: block b of a rank only ever waits for block b of its peers.
+ *
+ * A block is two teams, which share nothing but signals: the senders (team 0) and the others (team 1). So the fence
+ * behind one team's data is hidden by the other's work. Each team runs the iterations i = 0, 1, ...; in each it runs
+ * its steps in order, a step of lag l on chunk i - l.
  *
  * Scratch is a ring of `depth` chunks per block, area and sending rank, in the memory of the rank that receives. A
  * writer reuses a place only after a signal has told it that the chunk `depth` before has been read: a wait with
  * depth > 0. Signals count chunks: raising signal s for chunk c sets the peer's counter to c + 1.
  *
- * There is no start barrier. Steps of lag 0 write nothing but scratch area 0, at once; every plan therefore ends with
- * waits that prove that its peers have read all that was sent to their area 0. What lies in area 1 may still be unread
- * then: it may be written only after a signal of the same operation from that peer. A block whose first wait takes too
- * long leaves and is run again from its beginning, as long as it has done no step of a higher lag: what it has sent is
- * sent again, which only a peer that has used it already can tell.
+ * There is no start barrier. Team 0 writes nothing but scratch area 0, at once; every plan therefore ends with waits
+ * that prove that its peers have read all that was sent to their area 0. What lies in area 1 may still be unread then:
+ * it may be written only after a signal of the same operation from that peer. A team whose first wait takes too long
+ * leaves and is run again from its beginning. That is right because it has then sent at most `depth` chunks, none to a
+ * place that has been reused: sending them again changes only what a peer has read already.
  */
 #ifndef SHUNT_BASE_PLAN_H
 #define SHUNT_BASE_PLAN_H
@@ -28,7 +30,8 @@
 #define SHUNT_PLAN_REFS    (6 * SHUNT_PLAN_RANKS)
 #define SHUNT_PLAN_SIGNALS 4 /* counters per pair of ranks and block */
 #define SHUNT_PLAN_AREAS   2 /* scratch areas per pair of ranks */
-#define SHUNT_PLAN_BLOCKS  128
+#define SHUNT_PLAN_BLOCKS  64
+#define SHUNT_PLAN_TEAMS   2
 
 enum shunt_space {
     SHUNT_SPACE_IN,       /* my send buffer */
@@ -63,7 +66,7 @@ struct shunt_step {
     uint16_t first_ref;
     uint8_t n_in, n_out;
     uint8_t kind; /* enum shunt_step_kind */
-    uint8_t lag;
+    uint8_t team, lag;
     uint8_t raise_signal;
 };
 

@@ -13,18 +13,19 @@ void shunt_plan_allreduce_oneshot(const struct shunt_shape *shape, uint32_t me, 
 {
     shunt_plan_begin(plan, shape, me, 1);
 
-    struct shunt_step *send = shunt_plan_step(plan, SHUNT_STEP_COPY, 0);
+    struct shunt_step *send = shunt_plan_step(plan, SHUNT_STEP_COPY, 0, 0);
     send->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), READ, (uint8_t)plan->depth };
     for (uint32_t k = 1; k < plan->n; k++) {
         uint32_t q = shunt_plan_after(plan, k);
         shunt_plan_pair(plan, send, (struct shunt_ref){ .space = SHUNT_SPACE_IN },
                         (struct shunt_ref){ .space = SHUNT_SPACE_SCRATCH0, .rank = (uint8_t)q, .slot = (uint8_t)me });
     }
-    send->raise = shunt_plan_others(plan);
+    send->raise = shunt_plan_all(plan);
     send->raise_signal = DATA;
 
-    struct shunt_step *add = shunt_plan_step(plan, SHUNT_STEP_REDUCE, 1);
-    add->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), DATA, 0 };
+    struct shunt_step *add = shunt_plan_step(plan, SHUNT_STEP_REDUCE, 1, 0);
+    /* Of my own senders too: in place, the sum overwrites what they send. */
+    add->wait[0] = (struct shunt_wait){ shunt_plan_all(plan), DATA, 0 };
     for (uint32_t q = 0; q < plan->n; q++) {
         struct shunt_ref mine = { .space = SHUNT_SPACE_IN };
         struct shunt_ref theirs = { .space = SHUNT_SPACE_SCRATCH0, .rank = (uint8_t)me, .slot = (uint8_t)q };
@@ -34,6 +35,6 @@ void shunt_plan_allreduce_oneshot(const struct shunt_shape *shape, uint32_t me, 
     add->raise = shunt_plan_others(plan);
     add->raise_signal = READ;
 
-    struct shunt_step *end = shunt_plan_step(plan, SHUNT_STEP_WAIT, 2);
+    struct shunt_step *end = shunt_plan_step(plan, SHUNT_STEP_WAIT, 1, 1);
     end->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), READ, 0 };
 }

@@ -16,7 +16,7 @@ enum { DATA, SUM, READ };
 
 static void scatter_step(struct shunt_plan *plan)
 {
-    struct shunt_step *send = shunt_plan_step(plan, SHUNT_STEP_COPY, 0);
+    struct shunt_step *send = shunt_plan_step(plan, SHUNT_STEP_COPY, 0, 0);
 
     send->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), SUM, (uint8_t)plan->depth };
     for (uint32_t k = 1; k < plan->n; k++) {
@@ -30,7 +30,7 @@ static void scatter_step(struct shunt_plan *plan)
 
 static void reduce_step(struct shunt_plan *plan, int zero_copy)
 {
-    struct shunt_step *add = shunt_plan_step(plan, SHUNT_STEP_REDUCE, 1);
+    struct shunt_step *add = shunt_plan_step(plan, SHUNT_STEP_REDUCE, 1, 0);
     uint8_t me = (uint8_t)plan->me;
 
     add->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), DATA, 0 };
@@ -53,7 +53,7 @@ static void reduce_step(struct shunt_plan *plan, int zero_copy)
 
 static void gather_step(struct shunt_plan *plan, int zero_copy)
 {
-    struct shunt_step *get = shunt_plan_step(plan, zero_copy ? SHUNT_STEP_WAIT : SHUNT_STEP_COPY, 2);
+    struct shunt_step *get = shunt_plan_step(plan, zero_copy ? SHUNT_STEP_WAIT : SHUNT_STEP_COPY, 1, 1);
     uint8_t me = (uint8_t)plan->me;
 
     get->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), SUM, 0 };

@@ -26,11 +26,12 @@ void shunt_plan_begin(struct shunt_plan *plan, const struct shunt_shape *shape, 
     plan->depth = shape->depth;
 }
 
-struct shunt_step *shunt_plan_step(struct shunt_plan *plan, enum shunt_step_kind kind, uint32_t lag)
+struct shunt_step *shunt_plan_step(struct shunt_plan *plan, enum shunt_step_kind kind, uint32_t team, uint32_t lag)
 {
     struct shunt_step *step = &plan->steps[plan->n_steps++];
 
     step->kind = (uint8_t)kind;
+    step->team = (uint8_t)team;
     step->lag = (uint8_t)lag;
     step->first_ref = (uint16_t)plan->n_refs;
     return step;

@@ -226,9 +226,11 @@ static enum shunt_reason open_peers(struct waiter *w, const int *slots)
                     continue;
                 return SHUNT_REASON_PEER_ON_HOST;
             }
+            wait_a_little(w);
+            if (w->turns % 64 != 0)
+                continue;
             if (!shunt_arena_alive(w->arena, slots[q]))
                 return SHUNT_REASON_PEER_VETO;
-            wait_a_little(w);
             double now = seconds();
             since = since == 0 ? now : since;
             if (now - since > PATIENCE_SECONDS && !shunt_conf->reproducible)
@@ -348,7 +350,12 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
 
     op.state = ARRIVED;
     op.launch = (struct shunt_launch){
-        .type = task->type, .op = task->op, .in = task->send, .out = task->recv, .slots = slots
+        .type = task->type,
+        .op = task->op,
+        .in = task->send,
+        .out = task->recv,
+        .managed = task->send_mem.kind == SHUNT_MEM_MANAGED || task->recv_mem.kind == SHUNT_MEM_MANAGED,
+        .slots = slots,
     };
     fill_post(w->arena, device, task, &post);
     enum shunt_status status =

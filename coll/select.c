@@ -141,7 +141,7 @@ struct tuning {
 static struct tuning tuning(int n)
 {
     if (n <= 2)
-        return (struct tuning){ .ll_max = 256 << 10, .oneshot_max = 256 << 10 };
+        return (struct tuning){ .ll_max = 3 << 19, .oneshot_max = 3 << 19 };
     if (n <= 4)
         return (struct tuning){ .ll_max = 64 << 10, .oneshot_max = 64 << 10 };
     return (struct tuning){ .ll_max = 32 << 10, .oneshot_max = 32 << 10 };
@@ -152,21 +152,21 @@ static uint32_t least(uint64_t a, uint64_t b)
     return (uint32_t)(a < b ? a : b);
 }
 
-/* One vector of 16 bytes per thread as long as the grid allows. */
+/* One unit per thread as long as the grid allows. */
 static uint32_t ll_blocks(uint64_t bytes, uint32_t max_blocks)
 {
-    uint64_t blocks = ((bytes + 15) / 16 + 511) / 512;
+    uint64_t per_block = (uint64_t)SHUNT_LL_UNIT * SHUNT_LL_THREADS, blocks = (bytes + per_block - 1) / per_block;
 
-    return least(blocks < 1 ? 1 : blocks, max_blocks < 32 ? max_blocks : 32);
+    return least(blocks < 1 ? 1 : blocks, max_blocks);
 }
 
-/* Enough blocks to fill the links, but no more than have a chunk's worth of work; chunks so that the rings hold them. */
+/* Enough blocks to fill the links, but no more than have work; chunks as large as the rings hold. */
 static void ring_shape(uint64_t slice, const struct shunt_layout *layout, uint32_t max_blocks,
                        struct shunt_verdict *verdict)
 {
-    uint64_t blocks = slice / (16 << 10), wanted = slice >= (32 << 20) ? 64 << 10 : 32 << 10;
+    uint64_t blocks = slice / (8 << 10), wanted = 128 << 10;
 
-    verdict->blocks = least(blocks < 1 ? 1 : blocks, max_blocks < 32 ? max_blocks : 32);
+    verdict->blocks = least(blocks < 1 ? 1 : blocks, max_blocks / SHUNT_PLAN_TEAMS);
     uint64_t room = layout->ring_bytes / ((uint64_t)verdict->blocks * SHUNT_RING_DEPTH) / 16 * 16;
     uint64_t part = (slice / verdict->blocks + 15) / 16 * 16;
     wanted = wanted < part ? wanted : part;
@@ -183,9 +183,9 @@ void shunt_select_shape(int n, uint64_t bytes, int wanted, bool zero_copy, const
         wanted = bytes <= limits.oneshot_max ? SHUNT_ALGO_ALLREDUCE_oneshot : SHUNT_ALGO_ALLREDUCE_twoshot;
     verdict->algo = (uint32_t)wanted;
     verdict->flags = 0;
-    if (max_blocks > SHUNT_PLAN_BLOCKS)
-        max_blocks = SHUNT_PLAN_BLOCKS;
-    if (wanted == SHUNT_ALGO_ALLREDUCE_oneshot && bytes <= limits.ll_max && bytes <= layout->ll_bytes / 2) {
+    if (max_blocks > SHUNT_GRID)
+        max_blocks = SHUNT_GRID;
+    if (wanted == SHUNT_ALGO_ALLREDUCE_oneshot && bytes <= limits.ll_max && bytes <= layout->ll_bytes / 4 * 3) {
         verdict->flags = SHUNT_PLAN_LL;
         verdict->blocks = ll_blocks(bytes, max_blocks);
         verdict->chunk = 16;
@@ -244,7 +244,7 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
     const struct shunt_select *select = context;
     uint64_t bytes = posts[0]->count * shunt_type_size(posts[0]->type);
     int wanted = shunt_select_wanted(posts[0]->coll, bytes);
-    uint32_t max_blocks = SHUNT_PLAN_BLOCKS;
+    uint32_t max_blocks = SHUNT_GRID;
 
     for (int i = 0; i < n; i++) {
         unsigned long long a, b;

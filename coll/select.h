@@ -14,7 +14,7 @@
 #define SHUNT_ALGO_STAGED (-2)
 
 /* Chunks of a scratch ring per block. */
-#define SHUNT_RING_DEPTH 4
+#define SHUNT_RING_DEPTH 2
 
 /* A setting like oneshot:0-256k,twoshot:256k- as ranges; the first that holds a size wins, else auto. */
 #define SHUNT_RANGES 16

@@ -5,7 +5,7 @@
  * Scratch of a rank (one allocation, mapped by its peers; `channel` is the number of the sending process on the node):
  *
  *   counters      [channel][block][signal]: ticket << 20 | chunk + 1
- *   LL words      [channel][parity]: ll_bytes each
+ *   LL words      [channel but the owner's][parity]: ll_bytes each
  *   rings         [channel but the owner's][area]: ring_bytes each, chunks `stride` apart
  *
  * Counters only grow, because every rank launches in ticket order; nobody ever resets them.
@@ -20,6 +20,7 @@
 #define SHUNT_KRANKS 16                 /* ranks of one kernel operation */
 #define SHUNT_KREFS  (6 * SHUNT_KRANKS) /* references of its plan */
 
+#define SHUNT_GRID         (SHUNT_PLAN_BLOCKS * SHUNT_PLAN_TEAMS) /* thread blocks of a kernel at most */
 #define SHUNT_SCRATCH_DATA 65536 /* behind the counters */
 #define SHUNT_CHUNK_BITS   20
 
@@ -27,19 +28,25 @@
 #error "the counters overlap the LL words"
 #endif
 
-/* A block's answer in pinned memory: ticket << 2 | code. AGAIN: it has not touched user memory, launch it again. */
+/* A thread block's answer in pinned memory: ticket << 2 | code. AGAIN: it has not touched user memory, launch it again. */
 enum { SHUNT_DONE_OK = 1, SHUNT_DONE_AGAIN = 2, SHUNT_DONE_ABORTED = 3 };
 
 /* What both kernel shapes need. */
 struct shunt_khead {
     uint64_t ticket;
     uint64_t window_ns;    /* how long a block waits for its peers before it has touched user memory */
-    uint64_t *done;        /* pinned host memory: a word per block */
+    uint64_t *done;        /* pinned host memory: a word per thread block */
     const uint32_t *abort; /* pinned host memory: not 0 ends every wait */
-    uint64_t skip[2];      /* bit b: block b ended in an earlier launch of this operation */
-    uint16_t n, me;
+    uint64_t skip[SHUNT_GRID / 64]; /* bit b: thread block b ended in an earlier launch of this operation */
+    uint8_t n, me;
+    uint16_t system;       /* not 0: user memory is managed memory, its stores must reach the CPU too */
     uint32_t launch;       /* 0, 1, ... : how often this operation has been launched before */
 };
+
+/* LL: a unit of 48 bytes travels as four words of 12 bytes and a flag. */
+#define SHUNT_LL_UNIT    48
+#define SHUNT_LL_WORDS   4
+#define SHUNT_LL_THREADS 256
 
 /* One-shot with flags in the payload. */
 struct shunt_ll_args {
@@ -56,8 +63,8 @@ struct shunt_kstep {
     uint16_t raise, wait_ranks[2];
     uint16_t first_ref;
     uint8_t wait_signal[2], wait_depth[2];
-    uint8_t n_in, n_out, kind, lag;
-    uint8_t raise_signal, pad[3];
+    uint8_t n_in, n_out, kind, team;
+    uint8_t lag, raise_signal, pad[2];
 };
 
 struct shunt_plan_args {

@@ -9,13 +9,13 @@ SHUNT_TYPES(X)
 #undef X
 
 #define KERNEL(id, op)                                                                             \
-    extern "C" __global__ void __launch_bounds__(512, 1)                                             \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                           \
     shunt_ll_##id##_##op(GPU_ARGS(shunt_ll_args) a)                                                \
     {                                                                                              \
         ll_allreduce<element_##id, shunt_op_##op>(a);                                              \
     }                                                                                              \
     GPU_KERNEL(shunt_ll_##id##_##op, shunt_ll_args);                                               \
-    extern "C" __global__ void __launch_bounds__(512, 1)                                             \
+    extern "C" __global__ void __launch_bounds__(512, 1)                                           \
     shunt_plan_##id##_##op(GPU_ARGS(shunt_plan_args) a)                                            \
     {                                                                                              \
         plan_run<element_##id, shunt_op_##op>(a);                                                  \

@@ -59,7 +59,7 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
         SHUNT_OPS(X)
 #undef X
     };
-    int processors = 1, blocks = SHUNT_PLAN_BLOCKS;
+    int processors = 1, blocks = SHUNT_GRID;
     CUdevice device;
     enum shunt_type kernel_type;
 
@@ -78,7 +78,7 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
             }
         }
     }
-    if (status == SHUNT_OK && blocks < 1)
+    if (status == SHUNT_OK && blocks < SHUNT_PLAN_TEAMS)
         status = SHUNT_ERR_LIMIT;
     *max_blocks = (uint16_t)blocks;
     return status;
@@ -152,15 +152,19 @@ static void fill_head(struct shunt_khead *head, struct shunt_device *device, str
         .done = device->done,
         .abort = device->abort,
         .skip = { launch->skip[0], launch->skip[1] },
-        .n = (uint16_t)launch->plan->n,
-        .me = (uint16_t)launch->plan->me,
+        .n = (uint8_t)launch->plan->n,
+        .me = (uint8_t)launch->plan->me,
+        .system = launch->managed,
         .launch = launch->launches,
     };
 }
 
-static char *ll_slot(const struct shunt_device *device, char *scratch, uint32_t channel, uint32_t turn)
+/* Where the process of channel `sender` puts its words in the scratch of the one of channel `owner`. */
+static char *ll_slot(const struct shunt_device *device, char *scratch, uint32_t owner, uint32_t sender, uint32_t turn)
 {
-    return scratch + SHUNT_SCRATCH_DATA + (channel * 2 + turn) * device->layout.ll_bytes;
+    uint32_t slot = sender - (sender > owner); /* nobody sends to itself */
+
+    return scratch + SHUNT_SCRATCH_DATA + (slot * 2 + turn) * device->layout.ll_bytes;
 }
 
 static enum shunt_status start_ll(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch,
@@ -168,8 +172,8 @@ static enum shunt_status start_ll(struct shunt_arena *arena, struct shunt_device
 {
     const struct shunt_plan *plan = launch->plan;
     struct shunt_ll_args args = { .in = launch->in, .out = launch->out, .bytes = plan->bytes };
-    uint64_t vectors = (plan->bytes + 15) / 16;
-    unsigned threads = vectors < SHUNT_THREADS ? ((unsigned)vectors + 31) / 32 * 32 : SHUNT_THREADS;
+    uint64_t units = (plan->bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
+    unsigned threads = units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 
     fill_head(&args.head, device, launch);
     for (uint32_t q = 0; q < plan->n; q++) {
@@ -178,11 +182,12 @@ static enum shunt_status start_ll(struct shunt_arena *arena, struct shunt_device
             continue;
         if (launch->launches == 0)
             launch->turns |= shunt_peer_ll_turn(arena, slot) << q;
-        uint32_t turn = launch->turns >> q & 1;
-        args.to[q] = ll_slot(device, shunt_peer_scratch(arena, slot), device->channel, turn);
-        args.from[q] = ll_slot(device, device->scratch, shunt_peer_channel(arena, slot), turn);
+        uint32_t turn = launch->turns >> q & 1, channel = shunt_peer_channel(arena, slot);
+        args.to[q] = ll_slot(device, shunt_peer_scratch(arena, slot), channel, device->channel, turn);
+        args.from[q] = ll_slot(device, device->scratch, device->channel, channel, turn);
     }
-    return kernel_run(device->gpu, kernel, plan->blocks, threads, &args);
+    launch->grid = plan->blocks;
+    return kernel_run(device->gpu, kernel, launch->grid, threads, &args);
 }
 
 static void fill_steps(struct shunt_plan_args *args, const struct shunt_plan *plan)
@@ -197,6 +202,7 @@ static void fill_steps(struct shunt_plan_args *args, const struct shunt_plan *pl
         k->n_in = step->n_in;
         k->n_out = step->n_out;
         k->kind = step->kind;
+        k->team = step->team;
         k->lag = step->lag;
         for (int w = 0; w < 2; w++) {
             k->wait_ranks[w] = (uint16_t)step->wait[w].ranks;
@@ -243,7 +249,8 @@ static enum shunt_status start_plan(struct shunt_arena *arena, struct shunt_devi
     fill_head(&args.head, device, launch);
     fill_ranks(&args, arena, launch);
     fill_steps(&args, plan);
-    return kernel_run(device->gpu, kernel, plan->blocks, SHUNT_THREADS, &args);
+    launch->grid = plan->blocks * SHUNT_PLAN_TEAMS;
+    return kernel_run(device->gpu, kernel, launch->grid, SHUNT_THREADS, &args);
 }
 
 enum shunt_status shunt_launch_start(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch)
@@ -285,9 +292,9 @@ static void block_ended(struct shunt_device *device, struct shunt_launch *launch
 
 unsigned shunt_launch_done(struct shunt_device *device, struct shunt_launch *launch)
 {
-    uint32_t blocks = launch->plan->blocks, left = 0;
+    uint32_t left = 0;
 
-    for (; launch->seen < blocks; launch->seen++) {
+    for (; launch->seen < launch->grid; launch->seen++) {
         if (block_skipped(launch, launch->seen))
             continue;
         /* Acquire: what the application does next comes after what the block wrote. */
@@ -298,7 +305,7 @@ unsigned shunt_launch_done(struct shunt_device *device, struct shunt_launch *lau
     }
     if (launch->aborted)
         return SHUNT_DONE_ABORTED;
-    for (uint32_t b = 0; b < blocks; b++)
+    for (uint32_t b = 0; b < launch->grid; b++)
         left += !block_skipped(launch, b);
     return left != 0 ? SHUNT_DONE_AGAIN : SHUNT_DONE_OK;
 }

@@ -14,17 +14,19 @@ struct shunt_launch {
     enum shunt_op op;
     const void *in;
     void *out;
+    bool managed;                   /* one of them is managed memory */
     const int *slots;               /* arena slot of each rank */
     const struct shunt_post *const *posts; /* of each rank */
     uint64_t ticket;
     uint32_t launches;              /* how often it has been launched */
     uint32_t turns;                 /* LL: bit q: the parity used with rank q */
-    uint32_t seen;                  /* blocks of this launch known to have answered */
-    uint64_t skip[2];               /* bit b: block b has done its part */
+    uint32_t grid;                  /* thread blocks */
+    uint32_t seen;                  /* thread blocks of this launch known to have answered */
+    uint64_t skip[SHUNT_GRID / 64]; /* bit b: thread block b has done its part */
     bool aborted;
 };
 
-/* Load every kernel of this pair of arguments into the GPU's context and find the grid that is resident at once. */
+/* Load every kernel into the GPU's context and find how many thread blocks of any of them are resident at once. */
 enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks);
 void shunt_kernels_unload(void);
 

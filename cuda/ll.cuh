@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-shot with flags in the payload (LL): every rank writes its data to all peers as words {data, flag}; everybody
- * polls the words and adds in rank order. One hop, no barrier.
+ * One-shot with flags in the payload (LL): every rank writes its data to all peers as words {data, data, data, flag};
+ * everybody polls the words and adds in rank order. One hop, no barrier, no fence.
  *
- * A vector of 16 bytes travels as two words, in two planes so that a warp's stores are contiguous. A reader clears the
- * words it has used, so that a flag never meets a stale word of 2^32 operations ago. A block writes and clears nothing
- * before the words of each thread's first vector have arrived from all peers; one that leaves has sent everything, so
- * the launch that repeats it does not send again.
+ * A word's 16 bytes are written and read whole, so its flag vouches for its data. A thread takes a unit of 48 bytes,
+ * which travels as four words, in four planes so that a warp's stores are contiguous. A reader clears the words it has
+ * used, so that a flag never meets a stale word of 2^32 operations ago. A block writes and clears nothing before the
+ * words of each thread's first unit have arrived from all peers; one that leaves has sent everything, so the launch
+ * that repeats it does not send again.
  */
 #ifndef SHUNT_CUDA_LL_CUH
 #define SHUNT_CUDA_LL_CUH
@@ -14,135 +15,184 @@
 #include "ops.cuh"
 #include "start.cuh"
 
-/* Load up to 16 bytes at p (aligned to T): whole vectors at once where p allows it. Bytes past `bytes` are undefined. */
-template <class T> static __device__ __forceinline__ gpu_vec ll_load(const char *p, uint64_t bytes, bool aligned)
-{
-    T x[16 / sizeof(T)] = {};
-    gpu_vec v;
+struct ll_unit {
+    gpu_vec v[SHUNT_LL_UNIT / 16];
+};
 
-    if (aligned && bytes >= 16)
-        return gpu_load_vec(p);
-#pragma unroll
-    for (unsigned i = 0; i < 16 / sizeof(T); i++) {
-        if (i * sizeof(T) < bytes)
-            x[i] = gpu_load((const T *)p + i);
-    }
-    memcpy(&v, x, 16);
-    return v;
+/* The part of a message that one thread works on at a time. */
+struct ll_place {
+    uint64_t units; /* of the message: the distance of two planes */
+    uint64_t i;     /* which unit */
+    uint32_t bytes; /* of it, 48 but for the last */
+    uint32_t words; /* that carry them */
+};
+
+static __device__ __forceinline__ ll_place ll_place_of(const shunt_ll_args &a, uint64_t units, uint64_t i)
+{
+    uint64_t left = a.bytes - SHUNT_LL_UNIT * i;
+    uint32_t bytes = left < SHUNT_LL_UNIT ? (uint32_t)left : SHUNT_LL_UNIT;
+
+    return { units, i, bytes, (bytes + 11) / 12 };
 }
 
-template <class T> static __device__ __forceinline__ void ll_store(char *p, gpu_vec v, uint64_t bytes, bool aligned)
+/* Whole vectors where the address allows it, else element by element. Bytes past the end are zero. */
+template <class T> static __device__ __forceinline__ ll_unit ll_load(const shunt_ll_args &a, const ll_place &at)
 {
-    T x[16 / sizeof(T)];
+    const char *p = (const char *)a.in + SHUNT_LL_UNIT * at.i;
+    T x[SHUNT_LL_UNIT / sizeof(T)] = {};
+    ll_unit unit;
 
-    if (aligned && bytes >= 16) {
-        gpu_store_vec(p, v);
+    if ((uintptr_t)a.in % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
+#pragma unroll
+        for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
+            unit.v[k] = gpu_load_vec(p + 16 * k);
+        return unit;
+    }
+#pragma unroll
+    for (unsigned k = 0; k < SHUNT_LL_UNIT / sizeof(T); k++) {
+        if (k * sizeof(T) < at.bytes)
+            x[k] = gpu_load((const T *)p + k);
+    }
+    memcpy(&unit, x, sizeof unit);
+    return unit;
+}
+
+template <class T>
+static __device__ __forceinline__ void ll_store(const shunt_ll_args &a, const ll_place &at, const ll_unit &unit)
+{
+    char *p = (char *)a.out + SHUNT_LL_UNIT * at.i;
+    T x[SHUNT_LL_UNIT / sizeof(T)];
+
+    if ((uintptr_t)a.out % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
+#pragma unroll
+        for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
+            gpu_store_vec(p + 16 * k, unit.v[k]);
         return;
     }
-    memcpy(x, &v, 16);
+    memcpy(x, &unit, sizeof unit);
 #pragma unroll
-    for (unsigned i = 0; i < 16 / sizeof(T); i++) {
-        if (i * sizeof(T) < bytes)
-            gpu_store((T *)p + i, x[i]);
+    for (unsigned k = 0; k < SHUNT_LL_UNIT / sizeof(T); k++) {
+        if (k * sizeof(T) < at.bytes)
+            gpu_store((T *)p + k, x[k]);
     }
 }
 
-/* Poll the two words of vector i from a peer. */
-static __device__ __forceinline__ poll ll_poll(const shunt_khead &head, const gpu_vec *from, uint64_t vectors, uint64_t i,
-                                               uint32_t flag, patience &wait, gpu_vec *v)
+static __device__ __forceinline__ void ll_send(const shunt_ll_args &a, const ll_place &at, const ll_unit &unit)
 {
-    for (;;) {
-        gpu_vec lo = gpu_ll_load(from + i), hi = gpu_ll_load(from + vectors + i);
-        if (lo.w[1] == flag && lo.w[3] == flag && hi.w[1] == flag && hi.w[3] == flag) {
-            *v = gpu_vec{ { lo.w[0], lo.w[2], hi.w[0], hi.w[2] } };
-            return POLL_OK;
+    uint32_t x[SHUNT_LL_UNIT / 4];
+
+    memcpy(x, &unit, sizeof x);
+    for (uint32_t k = 1; k < a.head.n; k++) {
+        uint32_t q = a.head.me + k < a.head.n ? a.head.me + k : a.head.me + k - a.head.n;
+        gpu_vec *to = (gpu_vec *)a.to[q] + at.i;
+#pragma unroll
+        for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
+            if (j < at.words)
+                gpu_ll_store(to + j * at.units, { { x[3 * j], x[3 * j + 1], x[3 * j + 2], (uint32_t)a.head.ticket } });
         }
-        poll state = wait.spent(head);
+    }
+}
+
+/* Poll a peer's words of this unit until all are there; each only until it is. */
+static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const ll_place &at, const void *from,
+                                                  patience &wait, ll_unit *unit)
+{
+    const gpu_vec *words = (const gpu_vec *)from + at.i;
+    uint32_t x[SHUNT_LL_UNIT / 4] = {};
+    uint32_t missing = (1u << at.words) - 1;
+
+    for (;;) {
+#pragma unroll
+        for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
+            if (missing >> j & 1) {
+                gpu_vec w = gpu_ll_load(words + j * at.units);
+                if (w.w[3] == (uint32_t)a.head.ticket)
+                    missing &= ~(1u << j);
+                x[3 * j] = w.w[0];
+                x[3 * j + 1] = w.w[1];
+                x[3 * j + 2] = w.w[2];
+            }
+        }
+        if (missing == 0)
+            break;
+        poll state = wait.spent(a.head);
         if (state != POLL_OK)
             return state;
     }
+    memcpy(unit, x, sizeof *unit);
+    return POLL_OK;
 }
 
-/* Vector i of all ranks, combined in rank order. */
+/* The unit of all ranks, combined in rank order. */
 template <class T, class Op>
-static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, uint64_t vectors, uint64_t i, gpu_vec mine,
-                                                  patience &wait, gpu_vec *sum)
+static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, const ll_place &at, const ll_unit &mine,
+                                                  patience &wait, ll_unit *sum)
 {
-    gpu_vec total = mine;
+    ll_unit total = mine;
 
     for (uint32_t q = 0; q < a.head.n; q++) {
-        gpu_vec v = mine;
+        ll_unit theirs = mine;
         if (q != a.head.me) {
-            poll state = ll_poll(a.head, (const gpu_vec *)a.from[q], vectors, i, (uint32_t)a.head.ticket, wait, &v);
+            poll state = ll_receive(a, at, a.from[q], wait, &theirs);
             if (state != POLL_OK)
                 return state;
         }
-        total = q == 0 ? v : vec_apply<T, Op>(total, v);
+#pragma unroll
+        for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
+            total.v[k] = q == 0 ? theirs.v[k] : vec_apply<T, Op>(total.v[k], theirs.v[k]);
     }
     *sum = total;
     return POLL_OK;
 }
 
-static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, uint64_t vectors, uint64_t i)
+static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, const ll_place &at)
 {
     for (uint32_t q = 0; q < a.head.n; q++) {
-        if (q != a.head.me) {
-            gpu_ll_clear((gpu_vec *)a.from[q] + i);
-            gpu_ll_clear((gpu_vec *)a.from[q] + vectors + i);
-        }
-    }
-}
-
-template <class T> static __device__ __forceinline__ void ll_send(const shunt_ll_args &a, uint64_t vectors, uint64_t i,
-                                                                 gpu_vec v)
-{
-    uint32_t flag = (uint32_t)a.head.ticket;
-
-    for (uint32_t k = 1; k < a.head.n; k++) {
-        uint32_t q = a.head.me + k < a.head.n ? a.head.me + k : a.head.me + k - a.head.n;
-        gpu_ll_store((gpu_vec *)a.to[q] + i, v.w[0], v.w[1], flag);
-        gpu_ll_store((gpu_vec *)a.to[q] + vectors + i, v.w[2], v.w[3], flag);
+        for (uint32_t j = 0; j < at.words && q != a.head.me; j++)
+            gpu_ll_clear((gpu_vec *)a.from[q] + at.i + j * at.units);
     }
 }
 
 template <class T, class Op> static __device__ void ll_allreduce(const shunt_ll_args &a)
 {
-    const uint64_t vectors = (a.bytes + 15) / 16, step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t units = (a.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    const bool in_aligned = (uintptr_t)a.in % 16 == 0, out_aligned = (uintptr_t)a.out % 16 == 0;
-    const char *in = (const char *)a.in;
-    char *out = (char *)a.out;
-    gpu_vec mine = {}, sum = {};
+    ll_place at = ll_place_of(a, units, first);
+    ll_unit mine = {}, sum = {};
     poll state = POLL_OK;
 
     if (block_skipped(a.head))
         return;
-    if (first < vectors)
-        mine = ll_load<T>(in + 16 * first, a.bytes - 16 * first, in_aligned);
-    if (a.head.launch == 0 && first < vectors) {
-        ll_send<T>(a, vectors, first, mine);
-        for (uint64_t i = first + step; i < vectors; i += step)
-            ll_send<T>(a, vectors, i, ll_load<T>(in + 16 * i, a.bytes - 16 * i, in_aligned));
+    if (first < units)
+        mine = ll_load<T>(a, at);
+    if (a.head.launch == 0 && first < units) {
+        ll_send(a, at, mine);
+        for (uint64_t i = first + step; i < units; i += step) {
+            at = ll_place_of(a, units, i);
+            ll_send(a, at, ll_load<T>(a, at));
+        }
+        at = ll_place_of(a, units, first);
     }
-    if (first < vectors) {
-        patience wait(a.head, true);
-        state = ll_combine<T, Op>(a, vectors, first, mine, wait, &sum);
+    if (first < units) {
+        patience wait(true);
+        state = ll_combine<T, Op>(a, at, mine, wait, &sum);
     }
     /* All threads or none: what one thread writes, another's repetition would read as input. */
     if (__syncthreads_or(state != POLL_OK)) {
         block_end(a.head, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
         return;
     }
-    patience wait(a.head, false);
-    for (uint64_t i = first; i < vectors && state == POLL_OK; i += step) {
+    patience wait(false);
+    for (uint64_t i = first; i < units; i += step) {
         if (i != first) {
-            mine = ll_load<T>(in + 16 * i, a.bytes - 16 * i, in_aligned);
-            state = ll_combine<T, Op>(a, vectors, i, mine, wait, &sum);
+            at = ll_place_of(a, units, i);
+            mine = ll_load<T>(a, at);
+            state = ll_combine<T, Op>(a, at, mine, wait, &sum);
             if (state != POLL_OK)
                 break;
         }
-        ll_store<T>(out + 16 * i, sum, a.bytes - 16 * i, out_aligned);
-        ll_clear(a, vectors, i);
+        ll_store<T>(a, at, sum);
+        ll_clear(a, at);
     }
     block_end(a.head, state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED);
 }

@@ -15,20 +15,25 @@ static struct {
     struct shunt_peer peers[SHUNT_ARENA_PROCS];
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static uint64_t ll_bytes_for(uint32_t channels)
+/* An eighth of the default scratch for LL, in powers of two. */
+static uint64_t ll_bytes_for(uint32_t senders)
 {
-    return channels <= 2 ? 1 << 20 : channels <= 4 ? 1 << 19 : channels <= 8 ? 1 << 18 : 1 << 17;
+    uint64_t bytes = 8 << 20;
+
+    while (bytes * 2 * senders > 8 << 20)
+        bytes /= 2;
+    return bytes;
 }
 
 /* Everything follows from the number of local ranks and one setting, which peers compare. */
 static struct shunt_layout layout_make(int local_size)
 {
     struct shunt_layout layout = { .channels = local_size < SHUNT_KRANKS ? (uint32_t)local_size : SHUNT_KRANKS };
-    uint64_t budget = shunt_conf->scratch_size, pairs = layout.channels * 2ull;
+    uint32_t senders = layout.channels > 1 ? layout.channels - 1 : 1;
+    uint64_t budget = shunt_conf->scratch_size, rings = senders * SHUNT_PLAN_AREAS;
 
-    layout.ll_bytes = ll_bytes_for(layout.channels);
-    layout.rings = SHUNT_SCRATCH_DATA + pairs * layout.ll_bytes;
-    uint64_t rings = (layout.channels > 1 ? layout.channels - 1 : 1) * SHUNT_PLAN_AREAS;
+    layout.ll_bytes = ll_bytes_for(senders);
+    layout.rings = SHUNT_SCRATCH_DATA + senders * 2 * layout.ll_bytes;
     if (budget > layout.rings)
         layout.ring_bytes = (budget - layout.rings) / rings / 65536 * 65536;
     layout.total = layout.rings + rings * layout.ring_bytes;
@@ -39,7 +44,7 @@ static enum shunt_status allocate(struct shunt_device *device)
 {
     CUdeviceptr scratch = 0;
     void *pinned = NULL;
-    size_t words = SHUNT_PLAN_BLOCKS * sizeof(uint64_t);
+    size_t words = SHUNT_GRID * sizeof(uint64_t);
     enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&scratch, device->layout.total));
 
     if (status != SHUNT_OK)

@@ -2,9 +2,9 @@
 /*
  * Runs a plan (base/plan.h) on the GPU: the one kernel for everything that is not LL.
  *
- * Each block walks through its chunks alone. Threads 0 ... n-1 poll and raise the signals of one peer each; a barrier
- * stands between a step's waits, its data and its signals. The release behind the second barrier is cumulative: it
- * covers the stores of the whole block.
+ * Block b of the plan is the thread blocks 2 b (team 0) and 2 b + 1 (team 1). Each walks through its chunks alone.
+ * Threads 0 ... n-1 poll and raise the signals of one peer each; a barrier stands between a step's waits, its data and
+ * its signals. The release behind the second barrier is cumulative: it covers the stores of the whole thread block.
  */
 #ifndef SHUNT_CUDA_PLAN_CUH
 #define SHUNT_CUDA_PLAN_CUH
@@ -21,6 +21,11 @@ struct span {
     uint32_t bytes[SHUNT_KRANKS]; /* of each pair (copy); [0] of all (reduce) */
 };
 
+static __device__ __forceinline__ uint32_t plan_block()
+{
+    return blockIdx.x / SHUNT_PLAN_TEAMS;
+}
+
 static __device__ __forceinline__ uint64_t smaller(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
@@ -29,7 +34,7 @@ static __device__ __forceinline__ uint64_t smaller(uint64_t a, uint64_t b)
 static __device__ __forceinline__ uint64_t span_offset(const shunt_plan_args &a, uint32_t slice, uint64_t chunk,
                                                        uint32_t *bytes)
 {
-    uint64_t in_part = chunk * a.chunk, in_slice = blockIdx.x * a.part_bytes + in_part;
+    uint64_t in_part = chunk * a.chunk, in_slice = plan_block() * a.part_bytes + in_part;
     uint64_t offset = slice * a.slice_bytes + in_slice;
     uint64_t left = smaller(smaller(a.chunk, a.part_bytes - in_part),
                             in_slice < a.slice_bytes ? a.slice_bytes - in_slice : 0);
@@ -50,7 +55,7 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
         /* nobody sends to itself: the owner's own channel has no ring */
         uint32_t channel = a.channel[ref.slot] - (a.channel[ref.slot] > a.channel[ref.rank]);
         uint64_t ring = (uint64_t)channel * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
-        uint64_t place = (uint64_t)blockIdx.x * a.depth + chunk % a.depth;
+        uint64_t place = (uint64_t)plan_block() * a.depth + chunk % a.depth;
         return a.scratch[ref.rank] + a.rings + ring * a.ring_bytes + place * a.stride + a.align[ref.slot];
     }
     }
@@ -59,7 +64,7 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
 static __device__ __forceinline__ uint64_t *counter_of(const shunt_plan_args &a, uint32_t owner, uint32_t sender,
                                                        uint32_t signal)
 {
-    uint64_t index = ((uint64_t)a.channel[sender] * SHUNT_PLAN_BLOCKS + blockIdx.x) * SHUNT_PLAN_SIGNALS + signal;
+    uint64_t index = ((uint64_t)a.channel[sender] * SHUNT_PLAN_BLOCKS + plan_block()) * SHUNT_PLAN_SIGNALS + signal;
     return (uint64_t *)a.scratch[owner] + index;
 }
 
@@ -73,7 +78,7 @@ static __device__ poll step_wait(const shunt_plan_args &a, const shunt_kstep &st
             continue;
         const uint64_t *counter = counter_of(a, a.head.me, q, step.wait_signal[w]);
         uint64_t goal = (a.head.ticket << SHUNT_CHUNK_BITS) + chunk + 1 - step.wait_depth[w];
-        patience wait(a.head, may_leave);
+        patience wait(may_leave);
         while (gpu_acquire_sys(counter) < goal) {
             poll state = wait.spent(a.head);
             if (state != POLL_OK)
@@ -200,7 +205,7 @@ template <class T, class Op> static __device__ void reduce_span(const span &s, u
     reduce_elements<T, Op>(s, n_in, n_out, tail, (bytes - tail) / sizeof(T));
 }
 
-/* One step on one chunk. OK, or why the block has to end. Called by all threads; their answers may differ. */
+/* One step on one chunk. OK, or why the team has to end. Called by all threads; their answers may differ. */
 template <class T, class Op>
 static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool may_leave,
                                 span &s)
@@ -223,28 +228,36 @@ static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &ste
     return POLL_OK;
 }
 
+/* Does the step wait for anything at this chunk? */
+static __device__ __forceinline__ bool step_waits(const shunt_kstep &step, uint64_t chunk)
+{
+    return (step.wait_ranks[0] != 0 && chunk >= step.wait_depth[0]) ||
+           (step.wait_ranks[1] != 0 && chunk >= step.wait_depth[1]);
+}
+
 template <class T, class Op> static __device__ void plan_run(const shunt_plan_args &a)
 {
     __shared__ span s;
     const uint64_t chunks = (a.part_bytes + a.chunk - 1) / a.chunk;
+    const uint32_t team = blockIdx.x % SHUNT_PLAN_TEAMS;
     uint64_t last_lag = 0;
-    bool may_leave = true; /* nothing but scratch has been written: see base/plan.h */
+    bool may_leave = true; /* no wait of this team has been fulfilled: see base/plan.h */
 
     if (block_skipped(a.head))
         return;
     for (uint32_t k = 0; k < a.n_steps; k++)
-        last_lag = a.steps[k].lag > last_lag ? a.steps[k].lag : last_lag;
+        last_lag = a.steps[k].team == team && a.steps[k].lag > last_lag ? a.steps[k].lag : last_lag;
     for (uint64_t i = 0; i < chunks + last_lag; i++) {
         for (uint32_t k = 0; k < a.n_steps; k++) {
             uint64_t lag = a.steps[k].lag;
-            if (i < lag || i - lag >= chunks)
+            if (a.steps[k].team != team || i < lag || i - lag >= chunks)
                 continue;
             poll state = step_run<T, Op>(a, a.steps[k], i - lag, may_leave, s);
             if (state != POLL_OK) {
                 block_end(a.head, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
                 return;
             }
-            may_leave &= lag == 0;
+            may_leave = may_leave && !step_waits(a.steps[k], i - lag);
         }
     }
     block_end(a.head, SHUNT_DONE_OK);

@@ -116,6 +116,7 @@ SIM_NORETURN void sim_fail_align(const void *p, unsigned align);
  */
 struct sim_stores *sim_stores_new(void);
 void sim_stores_put(struct sim_launch *launch, void *p, uint64_t value, unsigned bytes);
+void sim_stores_put16(struct sim_launch *launch, void *p, const void *value); /* one LL word, found by its address */
 void sim_stores_settle(struct sim_launch *launch, const void *p, unsigned bytes);
 void sim_stores_release(struct sim_launch *launch);
 void sim_stores_leak(struct sim_launch *launch);

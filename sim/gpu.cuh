@@ -18,6 +18,7 @@
 
 #include "sim/block.h"
 #include "sim/register.h"
+#include "sim/word16.h"
 
 #define __global__
 #define __device__
@@ -341,21 +342,33 @@ static inline uint64_t gpu_acquire_gpu(const uint64_t *p)
     return gpu_acquire_sys(p);
 }
 
-/* ---- LL words: {data, flag, data, flag}; each half of 8 bytes is indivisible, the two are not ---- */
+/* ---- LL words: {data, data, data, flag}, 16 indivisible bytes ---- */
 
-static inline void gpu_ll_store(gpu_vec *p, uint32_t d0, uint32_t d1, uint32_t flag)
+static inline void gpu_ll_store(gpu_vec *p, gpu_vec v)
 {
-    gpu_store_vec(p, gpu_vec{{d0, flag, d1, flag}});
+    struct sim_launch *l = sim_running;
+    sim_check(p, 16);
+    l->progress++;
+    if (l->block->stores && --l->until_switch == 0)
+        sim_preempt();
+    if (l->block->stores)
+        sim_stores_put16(l, p, &v);
+    else
+        sim_store16(p, &v);
 }
 
 static inline gpu_vec gpu_ll_load(const gpu_vec *p)
 {
-    return gpu_load_vec(p);
+    gpu_vec v;
+    sim_check(p, 16);
+    sim_before_access(p, 16);
+    sim_load16(p, &v);
+    return v;
 }
 
 static inline void gpu_ll_clear(gpu_vec *p)
 {
-    gpu_store_vec(p, gpu_vec{{0, 0, 0, 0}});
+    gpu_ll_store(p, gpu_vec{{0, 0, 0, 0}});
 }
 
 /* ---- atomics of one GPU, relaxed ---- */
@@ -388,7 +401,7 @@ static inline uint32_t gpu_load_host(const uint32_t *p)
     return gpu_load(p);
 }
 
-static inline void gpu_store_host(uint32_t *p, uint32_t v)
+static inline void gpu_store_host(uint64_t *p, uint64_t v)
 {
     sim_release(p, v);
 }

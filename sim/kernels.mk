@@ -12,7 +12,8 @@ sim_scheduler_sources = \
 	%reldir%/register.h \
 	%reldir%/schedule.c \
 	%reldir%/schedule.h \
-	%reldir%/stores.c
+	%reldir%/stores.c \
+	%reldir%/word16.h
 
 # The other files of the kernels are listed in cuda/
 sim_kernel_sources = %reldir%/kernels.cpp

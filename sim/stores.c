@@ -7,14 +7,16 @@
  * taken makes the older one visible first.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim/block.h"
+#include "sim/word16.h"
 
 #define SLOTS 256u
 
 struct store {
     void *p;
-    uint64_t value;
+    uint64_t value[2]; /* the second for 16 bytes */
     uint32_t epoch, warp_epoch; /* of the barriers that the writer had passed */
     uint16_t writer;
     uint8_t bytes;
@@ -47,16 +49,19 @@ static void make_visible(struct sim_stores *stores, unsigned i)
     stores->used[i / 64] &= ~(1ull << i % 64);
     switch (s->bytes) {
     case 1:
-        __atomic_store_n((uint8_t *)s->p, (uint8_t)s->value, __ATOMIC_RELAXED);
+        __atomic_store_n((uint8_t *)s->p, (uint8_t)s->value[0], __ATOMIC_RELAXED);
         break;
     case 2:
-        __atomic_store_n((uint16_t *)s->p, (uint16_t)s->value, __ATOMIC_RELAXED);
+        __atomic_store_n((uint16_t *)s->p, (uint16_t)s->value[0], __ATOMIC_RELAXED);
         break;
     case 4:
-        __atomic_store_n((uint32_t *)s->p, (uint32_t)s->value, __ATOMIC_RELAXED);
+        __atomic_store_n((uint32_t *)s->p, (uint32_t)s->value[0], __ATOMIC_RELAXED);
+        break;
+    case 8:
+        __atomic_store_n((uint64_t *)s->p, s->value[0], __ATOMIC_RELAXED);
         break;
     default:
-        __atomic_store_n((uint64_t *)s->p, s->value, __ATOMIC_RELAXED);
+        sim_store16(s->p, s->value);
     }
 }
 
@@ -74,7 +79,7 @@ static unsigned next_used(const struct sim_stores *stores, unsigned i)
     return SLOTS;
 }
 
-void sim_stores_put(struct sim_launch *launch, void *p, uint64_t value, unsigned bytes)
+static void hold(struct sim_launch *launch, void *p, const uint64_t value[2], unsigned bytes)
 {
     struct sim_block *block = launch->block;
     struct sim_stores *stores = block->stores;
@@ -84,7 +89,7 @@ void sim_stores_put(struct sim_launch *launch, void *p, uint64_t value, unsigned
     stores->used[i / 64] |= 1ull << i % 64;
     stores->slots[i] = (struct store){
         .p = p,
-        .value = value,
+        .value = { value[0], value[1] },
         .epoch = block->barrier.epoch,
         .warp_epoch = block->warps[writer / 32].epoch,
         .writer = (uint16_t)writer,
@@ -92,6 +97,19 @@ void sim_stores_put(struct sim_launch *launch, void *p, uint64_t value, unsigned
     };
     if (sim_random(launch) % 8 == 0)
         make_visible(stores, next_used(stores, sim_random(launch) % SLOTS));
+}
+
+void sim_stores_put(struct sim_launch *launch, void *p, uint64_t value, unsigned bytes)
+{
+    uint64_t pair[2] = { value, 0 };
+    hold(launch, p, pair, bytes);
+}
+
+void sim_stores_put16(struct sim_launch *launch, void *p, const void *value)
+{
+    uint64_t pair[2];
+    memcpy(pair, value, sizeof pair);
+    hold(launch, p, pair, sizeof pair);
 }
 
 void sim_stores_settle(struct sim_launch *launch, const void *p, unsigned bytes)

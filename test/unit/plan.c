@@ -18,8 +18,8 @@
 
 #define MAX_RANKS 33
 
-/* One block of one rank: where it is in its program. */
-struct block {
+/* One team of one block of one rank: where it is in its program. */
+struct team {
     uint64_t iteration;
     uint32_t step;
     int ended;
@@ -30,7 +30,7 @@ struct machine {
     uint32_t n, blocks;
     struct shunt_plan plans[MAX_RANKS];
     uint32_t *in[MAX_RANKS], *out[MAX_RANKS];
-    struct block *block;
+    struct team *teams; /* [rank][block][team] */
     uint64_t *counters;
     char *scratch;
     uint64_t seed;
@@ -119,54 +119,69 @@ static void next_operation(struct machine *m, const struct shunt_plan *plan, uin
     }
 }
 
-/* Let one block do one step. 0: it waits. */
-static int advance(struct machine *m, uint32_t rank, uint32_t b)
+static uint64_t iterations(const struct shunt_plan *plan, uint32_t t)
+{
+    uint64_t last_lag = 0;
+
+    for (uint32_t k = 0; k < plan->n_steps; k++) {
+        if (plan->steps[k].team == t && plan->steps[k].lag > last_lag)
+            last_lag = plan->steps[k].lag;
+    }
+    return shunt_plan_chunks(plan) + last_lag;
+}
+
+static void do_step(struct machine *m, const struct shunt_plan *plan, const struct shunt_step *step, uint32_t b,
+                    uint64_t chunk)
+{
+    if (step->kind == SHUNT_STEP_COPY)
+        copy_pairs(m, plan, step, b, chunk);
+    else if (step->kind == SHUNT_STEP_REDUCE)
+        reduce(m, plan, step, b, chunk);
+    for (uint32_t q = 0; q < plan->n; q++) {
+        if (step->raise >> q & 1)
+            *counter(m, q, plan->me, b, step->raise_signal) = chunk + 1;
+    }
+}
+
+/* Let one team do one step. 0: it waits. */
+static int advance(struct machine *m, uint32_t rank, uint32_t b, uint32_t t)
 {
     const struct shunt_plan *plan = &m->plans[rank];
-    struct block *block = &m->block[rank * m->blocks + b];
-    uint64_t chunks = shunt_plan_chunks(plan), last_lag = 0;
-    const struct shunt_step *step = &plan->steps[block->step];
+    struct team *team = &m->teams[(rank * m->blocks + b) * SHUNT_PLAN_TEAMS + t];
+    const struct shunt_step *step = &plan->steps[team->step];
+    uint64_t chunk = team->iteration - step->lag;
 
-    for (uint32_t k = 0; k < plan->n_steps; k++)
-        last_lag = plan->steps[k].lag > last_lag ? plan->steps[k].lag : last_lag;
-    if (block->iteration >= step->lag && block->iteration - step->lag < chunks) {
-        uint64_t chunk = block->iteration - step->lag;
+    if (step->team == t && team->iteration >= step->lag && chunk < shunt_plan_chunks(plan)) {
         if (!ready(m, plan, step, b, chunk))
             return 0;
-        if (step->kind == SHUNT_STEP_COPY)
-            copy_pairs(m, plan, step, b, chunk);
-        else if (step->kind == SHUNT_STEP_REDUCE)
-            reduce(m, plan, step, b, chunk);
-        for (uint32_t q = 0; q < plan->n; q++) {
-            if (step->raise >> q & 1)
-                *counter(m, q, rank, b, step->raise_signal) = chunk + 1;
-        }
+        do_step(m, plan, step, b, chunk);
     }
-    if (++block->step == plan->n_steps) {
-        block->step = 0;
-        block->ended = ++block->iteration == chunks + last_lag;
-        if (block->ended)
+    if (++team->step == plan->n_steps) {
+        team->step = 0;
+        team->ended = ++team->iteration == iterations(plan, t);
+        if (team->ended && m->teams[(rank * m->blocks + b) * SHUNT_PLAN_TEAMS + !t].ended)
             next_operation(m, plan, b);
     }
     return 1;
 }
 
 /*
- * Run to the end in random order, where for a while one block is preferred, so that it runs ahead as far as its waits
+ * Run to the end in random order, where for a while one team is preferred, so that it runs ahead as far as its waits
  * let it. A full round in which nobody can move is a deadlock.
  */
 static void run(struct machine *m)
 {
-    uint32_t total = m->n * m->blocks, ended = 0, preferred = 0;
+    uint32_t total = m->n * m->blocks * SHUNT_PLAN_TEAMS, ended = 0, preferred = 0;
 
     while (ended < total) {
         uint32_t at = draw(m, 8) ? preferred : draw(m, total), looked = 0;
         if (draw(m, 32) == 0)
             preferred = draw(m, total);
         while (looked < total) {
-            struct block *block = &m->block[at];
-            if (!block->ended && advance(m, at / m->blocks, at % m->blocks)) {
-                ended += (uint32_t)block->ended;
+            struct team *team = &m->teams[at];
+            uint32_t pair = at / SHUNT_PLAN_TEAMS;
+            if (!team->ended && advance(m, pair / m->blocks, pair % m->blocks, at % SHUNT_PLAN_TEAMS)) {
+                ended += (uint32_t)team->ended;
                 break;
             }
             at = (at + 1) % total;
@@ -213,7 +228,7 @@ static void one_case(const struct shunt_algo *algo, uint32_t n, uint64_t element
         algo->write(&shape, r, &m.plans[r]);
         assert_true(m.plans[r].n_steps <= SHUNT_PLAN_STEPS && m.plans[r].n_refs <= SHUNT_PLAN_REFS);
     }
-    m.block = calloc(n * blocks, sizeof *m.block);
+    m.teams = calloc(n * blocks * SHUNT_PLAN_TEAMS, sizeof *m.teams);
     m.counters = calloc((size_t)n * n * blocks * SHUNT_PLAN_SIGNALS, sizeof *m.counters);
     m.scratch = malloc((size_t)n * n * SHUNT_PLAN_AREAS * blocks * shape.depth * chunk);
     run(&m);
@@ -225,7 +240,7 @@ static void one_case(const struct shunt_algo *algo, uint32_t n, uint64_t element
     }
     free(m.scratch);
     free(m.counters);
-    free(m.block);
+    free(m.teams);
     free(expected);
 }
 
@@ -269,7 +284,7 @@ static void missing_waits_show(void **state)
                 shunt_algos[a].write(&shape, r, &m.plans[r]);
                 broken += broken_plan(&m.plans[r], k / 2, k % 2);
             }
-            m.block = calloc(6, sizeof *m.block);
+            m.teams = calloc(6 * SHUNT_PLAN_TEAMS, sizeof *m.teams);
             m.counters = calloc(9 * 2 * SHUNT_PLAN_SIGNALS, sizeof *m.counters);
             m.scratch = calloc(9 * SHUNT_PLAN_AREAS * 2 * 2, 16);
             run(&m);
@@ -284,7 +299,7 @@ static void missing_waits_show(void **state)
             }
             free(m.scratch);
             free(m.counters);
-            free(m.block);
+            free(m.teams);
         }
     }
 }

@@ -154,7 +154,7 @@ extern "C" __global__ void t_exchange(GPU_ARGS(exchange_args) args)
     for (uint32_t round = 1; round <= args.rounds; round++) {
         unsigned at = round % 2 * n + i;
         memcpy(&word, &value, sizeof word);
-        gpu_ll_store(&args.theirs[at], word, ~word, round);
+        gpu_ll_store(&args.theirs[at], gpu_vec{{word, round, ~word, round}});
         gpu_vec v;
         for (v = gpu_ll_load(&args.mine[at]); v.w[1] != round || v.w[3] != round; v = gpu_ll_load(&args.mine[at]))
             gpu_spin();
