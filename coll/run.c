@@ -12,6 +12,7 @@
  */
 #include "coll/run.h"
 
+#include <string.h>
 #include <time.h>
 
 #include "base/conf.h"
@@ -263,6 +264,24 @@ static void fill_post(struct shunt_arena *arena, const struct shunt_device *devi
 
 /* ---- the call ---- */
 
+/* The word for a value of this field, or NULL: then the number says it. */
+static const char *value_word(const char *field, unsigned long long value)
+{
+    if (strcmp(field, "element type") == 0)
+        return shunt_type_name((enum shunt_type)value);
+    return strcmp(field, "operation") == 0 ? shunt_op_name((enum shunt_op)value) : NULL;
+}
+
+static void say_difference(unsigned coll, const char *field, unsigned long long a, unsigned long long b, int rank)
+{
+    if (value_word(field, a) != NULL)
+        shunt_log_always("%s: the ranks do not match: %s is %s on rank 0 and %s on rank %d", shunt_coll_name(coll),
+                         field, value_word(field, a), value_word(field, b), rank);
+    else
+        shunt_log_always("%s: the ranks do not match: %s is %llu on rank 0 and %llu on rank %d",
+                         shunt_coll_name(coll), field, a, b, rank);
+}
+
 static void say_mismatch(const struct op *op)
 {
     int me = shunt_board_rank(op->round.board);
@@ -274,8 +293,7 @@ static void say_mismatch(const struct op *op)
         const char *field = first && post ? shunt_posts_differ(first, post, &a, &b) : NULL;
         if (field != NULL) {
             if (q == me)
-                shunt_log_always("%s: the ranks do not match: %s is %llu on rank 0 and %llu on rank %d",
-                                 shunt_coll_name(first->coll), field, a, b, q);
+                say_difference(first->coll, field, a, b, q);
             return;
         }
     }
