@@ -29,6 +29,7 @@ static struct list lists[NLISTS];
 static MPI_Comm comms[MOST];
 static unsigned long long seed = 1;
 static long random_cases, most_count = 5000;
+static int aligned; /* random places are multiples of the element */
 
 /* The types of MPI that have a kernel each; the others are further names of the same, or stage. */
 #define GPU_TYPES                                                                                   \
@@ -88,6 +89,7 @@ static void parse(int argc, char **argv)
         {"ordered", 0, &ordered, 1}, {"fresh", 0, &fresh, 1},     {"large", 0, &large, 1},
         {"pmpi", 0, &pmpi, 1},       {"thread", 0, &thread, 1},   {"pending", 0, &pending, 1},
         {"errno", 0, &errno_kept, 1}, {"null", 0, &null, 1},      {"blind", 0, &blind, 1},
+        {"aligned", 0, &aligned, 1},
         {NULL, 0, NULL, 0},
     };
     int o;
@@ -240,6 +242,13 @@ static long draw_count(void)
     }
 }
 
+static unsigned draw_offset(size_t element)
+{
+    unsigned elements = (unsigned)draw(16), odd = draw(8) == 0 && !aligned;
+
+    return elements * (unsigned)element + odd;
+}
+
 static void run_random(long number, int size)
 {
     struct test_case test = {.source = {.seed = seed + (unsigned long long)number}};
@@ -262,8 +271,8 @@ static void run_random(long number, int size)
     all_device = draw(3) == 0 && strchr(lists[SEND].words[0], 'D') && strchr(lists[RECV].words[0], 'D');
     draw_kinds(&lists[SEND], size, all_device, test.send);
     draw_kinds(&lists[RECV], size, all_device, test.recv);
-    test.send_offset = (unsigned)(draw(16) * source->type->size + (draw(8) == 0 ? 1 : 0));
-    test.recv_offset = (unsigned)(draw(16) * source->type->size + (draw(8) == 0 ? 1 : 0));
+    test.send_offset = draw_offset(source->type->size);
+    test.recv_offset = draw_offset(source->type->size);
     test.skew = (unsigned)(draw(2) * draw(4) * source->type->size);
     run_if_member(&test);
 }

@@ -83,6 +83,7 @@ static void *work(void *argument)
     struct gpu_block send, recv;
     int *host = malloc(bytes);
 
+    gpu_start_thread();
     gpu_alloc(&send, worker->kind, bytes);
     gpu_alloc(&recv, worker->kind, bytes);
     for (int round = 0; round < worker->rounds; round++) {

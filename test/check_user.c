@@ -172,10 +172,13 @@ static void check_chain(const char *image, int count)
     }
 }
 
-static void count_call(int count, bool in_place)
+static void count_call(int count, MPI_Datatype type, bool in_place)
 {
+    int bytes;
+
+    MPI_Type_size(type, &bytes);
     cases++;
-    if (count == 0)
+    if (count == 0 || bytes == 0)
         neutral_calls++;
     else if (gpu_kind_on_host(recv_kind) && (in_place || gpu_kind_on_host(send_kind)))
         host_calls++;
@@ -205,7 +208,7 @@ static void run(int shape, int count, bool in_place, bool free_early)
     gpu_synchronize();
     reduce(true, in_place, mine, wanted, count, type, op);
     host_calls++;
-    count_call(count, in_place);
+    count_call(count, type, in_place);
     reduce(false, in_place, send.base, recv.base, count, type, op);
     if (free_early) {
         MPI_Type_free(&type);

@@ -120,6 +120,12 @@ void gpu_start(int device)
     started = true;
 }
 
+void gpu_start_thread(void)
+{
+    if (started)
+        CHECK(cudaSetDevice(device_now));
+}
+
 bool gpu_started(void)
 {
     return started;

@@ -32,6 +32,9 @@ struct gpu_block {
 /* Open CUDA and make `device` (modulo how many there are) current. Idempotent. */
 void gpu_start(int device);
 bool gpu_started(void);
+
+/* In a thread of its own: make that device current there too. Otherwise it is device 0, as CUDA has it. */
+void gpu_start_thread(void);
 int gpu_count(void);
 
 void gpu_alloc(struct gpu_block *block, char kind, size_t bytes);
