@@ -16,13 +16,18 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "sanitize: also run in the build with sanitizers")
 
 
+def belongs(item, slow):
+    """MPICH's ranks spin without yielding: more than two of them take for ever on few cores."""
+    params = getattr(item, "callspec", None) and item.callspec.params or {}
+    crowd = params.get("family") == "mpich" and params.get("ranks", 0) > 2 and not harness.REAL_GPUS
+    return not crowd and (slow or not item.get_closest_marker("slow"))
+
+
 def pytest_collection_modifyitems(config, items):
     """The slow ones are not skipped but left out: a skip means that something is missing on this machine."""
-    if config.getoption("--slow"):
-        return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if item not in slow]
+    out = [item for item in items if not belongs(item, config.getoption("--slow"))]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]
 
 
 @pytest.fixture(params=harness.FAMILIES)

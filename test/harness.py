@@ -6,6 +6,7 @@ checker (case.c), Result.stats what SHUNT_STATS printed (base/stats.h). Every ru
 processes, and fails if it leaves a process or a file in /dev/shm.
 """
 import collections
+import functools
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import typing
 import uuid
 
 import pytest
@@ -32,7 +34,7 @@ HOST_FILES = ("vader_segment", "sm_segment", "mpich", "osc_", "pmix", "ompi", "s
 
 def need(family, ranks=1, gpus=0):
     """Skips what this machine lacks: an MPI, a GPU of any kind, that many GPUs."""
-    if not BUILD["mpi"][family]["mpicc"] or not BUILD["mpi"][family]["mpirun"]:
+    if not BUILD["mpi"][family]["mpirun"] or not (PROGRAMS / family).is_dir():
         pytest.skip(f"{family} is not installed")
     if REAL_GPUS and gpus > real_gpu_count():
         pytest.skip(f"{gpus} GPUs are needed, {real_gpu_count()} are here")
@@ -128,13 +130,20 @@ def program_path(family, program):
     return program if os.path.isabs(str(program)) else str(PROGRAMS / family / program)
 
 
-def rank_command(family, ranks, words, preload, settings):
-    """One block of `mpirun ... : ...`: env sets what differs between blocks, and does not see the preload itself."""
-    changes = [f"{name}={value}" for name, value in settings.items()]
-    if preload:
-        changes.append(f"LD_PRELOAD={preload_words()}")
-    program = program_path(family, words[0])
-    return ["-n", str(ranks), "env", *changes, program, *map(str, words[1:])]
+class Block(typing.NamedTuple):
+    """One block of `mpirun ... : ...`; settings: of its ranks alone."""
+    ranks: int
+    words: list  # program and arguments
+    preload: bool = True
+    settings: dict = {}
+
+    def command(self, family, settings):
+        """env sets what differs between blocks, and is not preloaded itself."""
+        changes = [f"{name}={value}" for name, value in {**settings, **self.settings}.items()]
+        if self.preload:
+            changes.append(f"LD_PRELOAD={preload_words()}")
+        program = program_path(family, self.words[0])
+        return ["-n", str(self.ranks), "env", *changes, program, *map(str, self.words[1:])]
 
 
 def launcher(family):
@@ -157,23 +166,27 @@ def simulation(preset, gpus, faults):
     return command + ["--"]
 
 
-def mpirun(family, ranks, *words, preload=True, settings=None, gpus=None, preset=None, faults=(), limit=60,
-           launcher_words=(), blocks=None, stats=True, simulate=True):
-    """Run `words` (program and arguments) on `ranks` ranks and as many GPUs, or on `gpus`.
+def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, preset=None, faults=(),
+            launcher_words=(), blocks=None, stats=True, simulate=True):
+    """The words that run `words` (program and arguments) on `ranks` ranks and as many GPUs, or on `gpus`.
 
-    settings: environment of the ranks. blocks: instead, a list of (ranks, words, preload) started as one job.
+    settings: environment of the ranks. blocks: instead of ranks and words, the blocks of one job, each as Block has it.
     """
-    blocks = blocks or [(ranks, words, preload)]
-    ranks = sum(block[0] for block in blocks)
+    blocks = [Block(*block) for block in blocks or [(ranks, words, preload)]]
+    ranks = sum(block.ranks for block in blocks)
     gpus = ranks if gpus is None else gpus
     need(family, ranks, gpus if REAL_GPUS else 0)
     settings = {**({"SHUNT_STATS": "1"} if stats else {}), **(settings or {})}
-    command = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []
-    command += launcher(family) + list(launcher_words)
-    for i, (count, block_words, block_preload) in enumerate(blocks):
-        command += [":"] if i else []
-        command += rank_command(family, count, block_words, block_preload, settings)
-    return run(command, limit)
+    line = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []
+    line += launcher(family) + list(launcher_words)
+    for i, block in enumerate(blocks):
+        line += ([":"] if i else []) + block.command(family, settings)
+    return [str(word) for word in line]
+
+
+def mpirun(*words, limit=60, **more):
+    """Run command(...) within the limit."""
+    return run(command(*words, **more), limit)
 
 
 def environment(mark):
@@ -186,12 +199,14 @@ def environment(mark):
     return env
 
 
-def run(command, limit, check_leavings=True):
+def run(line, limit):
     """Run to the end or to the limit, then see that nothing is left."""
     mark, before, start = uuid.uuid4().hex, set(os.listdir("/dev/shm")), time.monotonic()
-    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryFile("w+", errors="replace") as err:
-        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                   env=environment(mark), start_new_session=True)
+    words = ["unshare", "-m", "sh", "-c", PRIVATE_SHM, "sh"] if may_unshare() else []
+    with temporary() as out, temporary() as err, temporary() as shm:
+        process = subprocess.Popen(words + line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment(mark),
+                                   start_new_session=True, pass_fds=(3,),
+                                   preexec_fn=lambda: os.dup2(shm.fileno(), 3))
         try:
             rc = process.wait(limit)
         except subprocess.TimeoutExpired:
@@ -200,13 +215,15 @@ def run(command, limit, check_leavings=True):
             seconds = time.monotonic() - start
             stacks = describe(mark) if process.poll() is None else ""
             left = end_all(process, mark)
-        out.seek(0), err.seek(0)
-        result = Result(command, rc, out.read(), err.read() + stacks, seconds)
-    if check_leavings and rc is not None:
-        assert not left, f"processes were left: {left}\n{result}"
-    leaked = leaked_files(before)
-    assert not leaked or not check_leavings, f"left in /dev/shm: {leaked}\n{result}"
+        out.seek(0), err.seek(0), shm.seek(0)
+        result = Result(line, rc, out.read(), err.read() + stacks, seconds)
+        leaked = sorted(ours(shm.read().split())) if may_unshare() else leaked_files(before)
+    assert not leaked and (not left or rc is None), f"left: files {leaked}, processes {left}\n{result}"
     return result
+
+
+def temporary():
+    return tempfile.TemporaryFile("w+", errors="replace")
 
 
 # ---- what is left ----
@@ -273,12 +290,41 @@ def wait_until_gone(mark, seconds):
 
 
 def leaked_files(before):
-    """New files in /dev/shm that no living process has mapped or open, those of the host MPIs left out."""
-    def new():
-        return {name for name in set(os.listdir("/dev/shm")) - before if not name.startswith(HOST_FILES)}
+    """New files in /dev/shm that no process has mapped or open for a while; those of the host MPIs are left out."""
+    leaked = ours(set(os.listdir("/dev/shm")) - before)
+    for _ in range(8):
+        if leaked:
+            leaked -= in_use(leaked)
+            time.sleep(0.25)
+            leaked &= set(os.listdir("/dev/shm"))
+    return sorted(leaked)
 
-    names = new()
-    return sorted(names & new() - in_use(names)) if names else []
+
+def ours(names):
+    return {name for name in names if not name.startswith(HOST_FILES)}
+
+
+# Run a command with a /dev/shm of its own, then list to descriptor 3 what it has left there for 2 seconds
+PRIVATE_SHM = """
+mount -t tmpfs -o mode=1777 none /dev/shm || exit 98
+"$@" 3>&-
+rc=$?
+for i in 1 2 3 4 5 6 7 8; do [ -z "$(ls -A /dev/shm)" ] && break; sleep 0.25; done
+ls -A /dev/shm >&3
+exit $rc
+"""
+
+
+@functools.lru_cache
+def may_unshare():
+    """With a /dev/shm for each run, other jobs of this machine do not show in it."""
+    words = ["unshare", "-m", "sh", "-c", PRIVATE_SHM, "sh", "true"]
+    try:
+        with tempfile.TemporaryFile() as shm:
+            return subprocess.run(words, preexec_fn=lambda: os.dup2(shm.fileno(), 3), pass_fds=(3,), timeout=20,
+                                  capture_output=True).returncode == 0
+    except OSError:
+        return False
 
 
 def in_use(names):

@@ -106,12 +106,13 @@ endif
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = check_allreduce check_comms check_errors check_life check_threads check_user
 mpi_test_shared = case comms gpu refer
+process_tests = checker allreduce memory faults life clients
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
 	-pthread -I$(top_srcdir)
 EXTRA_DIST += $(mpi_test_programs:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.h)
-EXTRA_DIST += %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py %reldir%/test_checker.py
+EXTRA_DIST += %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
 check_DATA =
 .PRECIOUS: %reldir%/openmpi/%.o %reldir%/mpich/%.o
 
@@ -148,7 +149,7 @@ EXTRA_DIST += %reldir%/test_launchers.py
 PYTEST = $(PYTHON) -m pytest
 PYTESTFLAGS =
 pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
-EXTRA_DIST += %reldir%/clients.sh
+EXTRA_DIST += %reldir%/clients.sh %reldir%/hw.sh
 
 if HAVE_PYTEST
 check-local: stage

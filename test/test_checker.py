@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The checker itself, under the bare host MPI: it passes there, and it sees each way of being wrong."""
+import pathlib
+
 import pytest
 
-from harness import PROGRAMS, mpirun
+from harness import PROGRAMS, mpirun, run
 
 HOST = ["--send", "H", "--recv", "H"]
 MIXED = ["--type", "FLOAT,SHORT_INT,INT", "--op", "SUM,MINLOC", "--count", "1,9", "--data", "rough"]
@@ -88,3 +90,21 @@ def test_failure_is_printed_so_that_it_can_be_repeated():
     again = mpirun("openmpi", 2, "check_allreduce", *line.split(": ")[1].split(), preload=False, simulate=False,
                    stats=False, settings=lie)
     assert line in again.out, f"{line}\n{again}"
+
+
+def test_file_that_is_left_is_seen():
+    with pytest.raises(AssertionError, match="left: files \\['left-by-a-test'\\]"):
+        run(["sh", "-c", "echo something >/dev/shm/left-by-a-test"], 20)
+    pathlib.Path("/dev/shm/left-by-a-test").unlink(missing_ok=True)
+
+
+def test_process_that_is_left_is_seen():
+    with pytest.raises(AssertionError, match="processes \\{\\d+: 'sleep 1234'\\}"):
+        run(["sh", "-c", "setsid sleep 1234 >/dev/null 2>&1 & sleep 0.2"], 20)
+
+
+def test_limit_ends_everything():
+    result = run(["sh", "-c", "setsid sleep 1235 & echo started; trap '' TERM; sleep 1236; sleep 1237"], 1)
+    assert result.rc is None and "started" in result.out and result.seconds < 10
+    commands = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [command for command in commands if command.startswith(b"sleep\x00123")]

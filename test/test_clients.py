@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Programs that were not written for shunt, unchanged: the OSU benchmarks (built by clients.sh)."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from harness import BUILD, PREFIX, mpirun, preload_words
+
+CLIENTS = os.environ.get("CLIENTS_BUILD", "")
+
+
+def osu(family):
+    path = pathlib.Path(CLIENTS) / f"osu-{family}/c/mpi/collective/blocking/osu_allreduce"
+    if not CLIENTS or not path.exists():
+        pytest.skip("the OSU benchmarks are not built (CLIENTS is not set)")
+    return str(path)
+
+
+def good_sizes(result):
+    """Sizes in bytes with a time and the word Pass, as osu_allreduce -c prints them."""
+    result.good()
+    rows = re.findall(r"^(\d+)\s+[\d.]+\s+(Pass|Fail)", result.out, re.M)
+    assert rows and all(verdict == "Pass" for _, verdict in rows), str(result)
+    return [int(size) for size, _ in rows]
+
+
+@pytest.mark.parametrize("ranks, settings", [
+    (2, {}), (4, {}), (2, {"SHUNT_ALLREDUCE": "oneshot"}), (2, {"SHUNT_ALLREDUCE": "twoshot"}),
+    (2, {"SHUNT_ALLREDUCE": "staged"}),
+], ids=["two", "four", "oneshot", "twoshot", "staged"])
+def test_osu_allreduce(family, ranks, settings):
+    result = mpirun(family, ranks, osu(family), "-d", "cuda", "-c", "-T", "mpi_float", "-i", "2", "-x", "1", "-m",
+                    "4:262144", settings=settings, limit=120)
+    assert good_sizes(result)[-1] == 262144
+    path = settings.get("SHUNT_ALLREDUCE")
+    if path:
+        assert set(result.stats.paths) == {path, "host"}, str(result)
+    else:
+        assert result.stats.gpu > 0 and result.stats.paths["staged"] == 0, str(result)
+
+
+def test_osu_allreduce_in_place(family):
+    result = mpirun(family, 2, osu(family), "-d", "cuda", "-c", "-l", "-T", "mpi_float", "-i", "2", "-x", "1", "-m",
+                    "4:65536", limit=60)
+    assert good_sizes(result)
+    assert result.stats.gpu > 0 and result.stats.paths["staged"] == 0, str(result)
+
+
+def test_osu_allreduce_on_host_memory(family):
+    result = mpirun(family, 2, osu(family), "-c", "-T", "mpi_float", "-i", "5", "-x", "1", "-m", "4:65536")
+    assert good_sizes(result)
+    assert set(result.stats.paths) == {"host"}, str(result)
+
+
+def test_preload_by_the_launcher(family):
+    """As the manual says: LD_PRELOAD handed on by mpirun itself."""
+    words = {"openmpi": ["-x", f"LD_PRELOAD={preload_words()}"], "mpich": ["-genv", "LD_PRELOAD", preload_words()]}
+    mpirun(family, 2, "check_allreduce", "--count", "1,1000", preload=False, launcher_words=words[family]).ran("gpu")
+
+
+def test_linked_instead_of_preloaded(family, tmp_path):
+    """A program linked with -lshunt, and not changed otherwise."""
+    source = pathlib.Path(BUILD["srcdir"]) / "test"
+    sources = [str(source / f"{name}.c") for name in ("check_allreduce", "case", "comms", "gpu", "refer")]
+    program = tmp_path / "linked"
+    subprocess.run([BUILD["mpi"][family]["mpicc"], "-std=gnu11", "-ffp-contract=off", "-pthread",
+                    f"-I{BUILD['srcdir']}", *sources, "-o", program, "-Wl,--no-as-needed", f"-L{PREFIX}/lib", "-lshunt",
+                    f"-Wl,-rpath,{PREFIX}/lib", "-ldl", "-lm"], check=True, timeout=60)
+    mpirun(family, 2, program, "--count", "1,1000", preload=False).ran("gpu")

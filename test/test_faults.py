@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What goes wrong around shunt: right results all the same, and the reason in words."""
+import pytest
+
+from harness import REAL_GPUS, Block, mpirun
+
+SMALL = ["--count", "1,17,5000", "--place", "in,out", "--type", "FLOAT,INT"]
+
+
+def check(family, ranks, *words, **more):
+    return mpirun(family, ranks, "check_allreduce", *words, **more)
+
+
+@pytest.mark.parametrize("fault, reason", [
+    ("noipc", "the driver refused CUDA IPC"),
+    ("nop2p", "no peer access between the GPUs"),
+    ("nomem", "no device memory for the scratch space"),
+])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_driver_refuses(family, fault, reason, ranks):
+    check(family, ranks, *SMALL, faults=[fault]).ran("staged", reason=reason)
+
+
+@pytest.mark.parametrize("kinds", ["D", "DM", "HD"])
+def test_driver_refuses_in_mixed_company(kinds):
+    check("openmpi", 3, *SMALL, "--send", kinds, "--recv", kinds, faults=["noipc"]).ran("staged")
+
+
+def test_setting_without_peer_access(family):
+    check(family, 2, *SMALL, settings={"SHUNT_P2P_DISABLE": "1"}).ran(
+        "staged", reason="no peer access between the GPUs")
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_share_a_gpu(family, ranks):
+    result = check(family, ranks, *SMALL, gpus=1 if ranks == 2 else 2)
+    result.ran("staged", reason="two ranks share a GPU")
+
+
+def test_ranks_that_share_a_gpu_apart():
+    """Two ranks on each of two GPUs: communicators of ranks on different GPUs may run there, the others not."""
+    check("openmpi", 4, *SMALL, "--comm", "world,split,group,self", gpus=2).ran("any", local=True)
+
+
+def test_switched_off(family):
+    result = check(family, 1, "--send", "H", "--recv", "H", settings={"SHUNT_DISABLE": "1"})
+    result.checked()
+    assert result.stats.processes == 0 and "shunt" not in result.err, str(result)
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("SHUNT_ALLREDUCE", "fastest", ["fastest", "oneshot", "twoshot", "staged"]),
+    ("SHUNT_ALLREDUCE", "oneshot:64k-4k", ["oneshot:64k-4k"]),
+    ("SHUNT_STATS", "maybe", ["SHUNT_STATS", "maybe"]),
+    ("SHUNT_SCRATCH_SIZE", "many", ["SHUNT_SCRATCH_SIZE", "many"]),
+    ("SHUNT_DEBUG", "loud", ["loud", "warn", "info", "trace"]),
+    ("SHUNT_ALREDUCE", "oneshot", ["SHUNT_ALREDUCE", "SHUNT_ALLREDUCE"]),
+])
+def test_wrong_setting_is_refused(name, value, words):
+    """Said once with what is allowed, and the program runs on with the default."""
+    result = check("openmpi", 2, "--count", "100", settings={name: value}, stats=False)
+    result.checked()
+    lines = [line for line in result.err.splitlines() if words[0] in line]
+    assert lines and all(word in "\n".join(lines) for word in words), str(result)
+
+
+def test_algorithm_by_size(family):
+    result = check(family, 2, "--type", "SIGNED_CHAR", "--count", "100,4096,20000",
+                   settings={"SHUNT_ALLREDUCE": "oneshot:0-8k,twoshot:8k-16k,staged:16k-"})
+    result.checked()
+    assert result.stats.paths["oneshot"] == 4 and result.stats.paths["staged"] == 2, str(result)
+
+
+def test_silent_by_default(family):
+    result = check(family, 2, "--count", "1,1000", "--send", "D,H", stats=False)
+    result.checked()
+    assert "shunt" not in result.err.replace("--", "") and "shunt" not in result.out, str(result)
+
+
+@pytest.mark.parametrize("name, value", [("SHUNT_ARENA_SIZE", "4k"), ("SHUNT_SCRATCH_SIZE", "4k"),
+                                         ("SHUNT_STAGE_SIZE", "4k")])
+def test_too_little_of_something(name, value):
+    """Refused or done without: the results are right."""
+    check("openmpi", 3, *SMALL, settings={name: value}).ran("any")
+
+
+@pytest.mark.parametrize("ranks, kinds", [(2, "HD"), (2, "DH"), (3, "DDH")])
+def test_rank_without_shunt(family, ranks, kinds):
+    """It can only bring host memory; the others stage, and nobody waits for it."""
+    words = ["check_allreduce", "--send", kinds, "--recv", kinds, "--count", "1,1000", "--place", "in,out", "--comm",
+             "world,dup"]
+    result = mpirun(family, blocks=[Block(1, words, preload=kind == "D") for kind in kinds])
+    result.checked()
+    assert result.stats.gpu == 0 and result.stats.paths["staged"] > 0, str(result)
+
+
+@pytest.mark.parametrize("what", ["count", "op", "type"])
+def test_mismatch_is_named(family, what):
+    """What then happens is the host MPI's affair: an error, an end of the job, or a result; but not a hang."""
+    result = mpirun(family, 2, "check_errors", f"mismatch-{what}", limit=30)
+    assert result.rc is not None, str(result)
+    lines = [line for line in result.err.splitlines() if "shunt" in line and "statistics" not in line and
+             "staged:" not in line]
+    values = {"count": ["100", "200"], "op": ["sum", "max"], "type": ["I32", "F32"]}[what]
+    named = [line for line in lines if all(value.lower() in line.lower() for value in values)]
+    assert len(named) == 1 and "0" in named[0], str(result)
+
+
+def test_wrong_arguments_are_the_hosts_affair(family):
+    result = mpirun(family, 2, "check_errors", "wrong")
+    summary = result.checked()
+    assert summary["cases"] >= 10, str(result)
+    assert result.stats.gpu == 6, str(result)  # the three sums after the handler that jumped, on two ranks
+
+
+@pytest.mark.parametrize("blocking", ["0", "1"])
+def test_launches_that_block(blocking):
+    check("openmpi", 2, *SMALL, settings={"CUDA_LAUNCH_BLOCKING": blocking}).ran("any")
+
+
+def test_ranks_that_see_one_gpu_each():
+    """Each calls its GPU number 0."""
+    words = ["check_allreduce", *SMALL]
+    mpirun("openmpi", blocks=[Block(1, words, settings={"CUDA_VISIBLE_DEVICES": gpu}) for gpu in "01"],
+           gpus=2).ran("gpu")
+
+
+@pytest.mark.skipif(REAL_GPUS, reason="there are GPUs here")
+def test_without_a_gpu(family):
+    """No GPU and no simulation: the program runs as if nothing were there."""
+    result = check(family, 2, "--send", "H", "--recv", "H", simulate=False)
+    result.checked()
+    assert "libcuda" not in result.err, str(result)

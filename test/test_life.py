@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Threads, communicators that come and go, and the ways in which processes begin and end. harness.run sees to it that
+nothing is left, neither processes nor files."""
+import shlex
+
+import pytest
+
+from harness import command, mpirun, run
+
+
+def life(family, ranks, mode, *words, **more):
+    return mpirun(family, ranks, "check_life", mode, *words, **more)
+
+
+@pytest.mark.parametrize("mode", ["early", "late", "slow-rank", "finalize-at-exit", "destructor", "reset-before-finalize",
+                                  "reset-one"])
+def test_mode_is_good(family, mode):
+    """In all of them the device path is taken, the program ends with 0, and shunt says nothing."""
+    result = life(family, 2, mode)
+    result.ran("gpu")
+    assert not [line for line in result.err.splitlines()
+                if "shunt" in line and "allreduce" not in line and "statistics" not in line], str(result)
+
+
+@pytest.mark.parametrize("mode", ["without-finalize", "exit"])
+def test_end_without_finalize(mode):
+    """Open MPI's mpirun calls it an error; it ends soon all the same, as it does without shunt."""
+    result = life("openmpi", 2, mode, limit=30)
+    assert result.rc is not None, str(result)
+    assert "failures 0 " in result.out, str(result)
+
+
+def test_fork(family):
+    life(family, 2, "fork").ran("gpu")
+
+
+def test_sessions():
+    result = life("mpich", 2, "sessions", limit=30).good()
+    assert result.out.count("sessions: good") == 2, str(result)
+
+
+@pytest.mark.parametrize("ranks, number", [(2, 1000), (4, 100)])
+def test_communicators_come_and_go(ranks, number):
+    result = life("openmpi", ranks, "create-and-free", number, limit=200)
+    result.ran("gpu")
+    assert result.checked()["cases"] == number
+
+
+def test_communicators_come_and_go_under_mpich():
+    life("mpich", 2, "create-and-free", 100, limit=100).ran("gpu")
+
+
+def test_many_communicators_at_once():
+    life("openmpi", 2, "many-alive", 250, limit=100).ran("any")
+
+
+@pytest.mark.parametrize("kinds", ["D", "DH", "DM"])
+def test_threads(family, kinds):
+    """Communicators used in a different order on each rank, since each thread goes at its own pace."""
+    result = mpirun(family, 2, "check_threads", 2 if family == "mpich" else 4, 20, 20000, kinds, limit=150)
+    result.ran("gpu")
+
+
+def test_threads_of_many_ranks():
+    mpirun("openmpi", 4, "check_threads", 3, 15, 5000, "D", limit=150).ran("gpu")
+
+
+@pytest.mark.parametrize("mode, words", [("abort", []), ("kill", [])])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_death_of_a_rank_ends_the_job(family, ranks, mode, words):
+    result = life(family, ranks, mode, *words, limit=30, stats=False)
+    assert result.rc not in (0, None), str(result)
+    assert result.seconds < 20, str(result)
+
+
+def test_death_before_init():
+    """A job that is killed before its ranks have met leaves the file they meet in; the next one takes it away."""
+    first, second = (command("openmpi", 2, "check_life", *words) for words in (["kill-before-init"], ["early"]))
+    result = run(["sh", "-c", f"{shlex.join(first)}; {shlex.join(second)}"], 60)
+    assert "check_life: ranks 2 " in result.out, str(result)
+
+
+def test_next_job_after_a_killed_one():
+    for _ in range(2):
+        life("openmpi", 2, "kill", limit=30, stats=False)
+        life("openmpi", 2, "early").ran("gpu")
