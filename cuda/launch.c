@@ -21,11 +21,22 @@ enum shape { LL, PLAN, SHAPES };
 #define WINDOW_NS     200000ull
 #define WINDOW_MAX_NS 10000000ull
 
-struct kernel {
-    CUfunction function;
+/*
+ * A kernel has two graphs, which take turns: when an operation follows closely, the kernel of the one before has given
+ * its answer but not ended, and launching a graph that still runs costs the driver more.
+ */
+#define GRAPHS 2
+
+struct graph {
     CUgraph graph;
     CUgraphExec exec; /* NULL until first used */
     CUgraphNode node;
+};
+
+struct kernel {
+    CUfunction function;
+    struct graph graphs[GRAPHS];
+    unsigned turn;
 };
 
 static struct {
@@ -86,10 +97,12 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
 
 static void kernel_close(struct kernel *kernel)
 {
-    if (kernel->exec != NULL)
-        shunt_driver.cuGraphExecDestroy(kernel->exec);
-    if (kernel->graph != NULL)
-        shunt_driver.cuGraphDestroy(kernel->graph);
+    for (int i = 0; i < GRAPHS; i++) {
+        if (kernel->graphs[i].exec != NULL)
+            shunt_driver.cuGraphExecDestroy(kernel->graphs[i].exec);
+        if (kernel->graphs[i].graph != NULL)
+            shunt_driver.cuGraphDestroy(kernel->graphs[i].graph);
+    }
 }
 
 void shunt_kernels_unload(void)
@@ -105,15 +118,15 @@ void shunt_kernels_unload(void)
     memset(&loaded, 0, sizeof loaded);
 }
 
-/* The graph of this kernel, made on its first launch. */
-static enum shunt_status kernel_graph(struct kernel *kernel, const CUDA_KERNEL_NODE_PARAMS *params)
+/* Made on its first launch. */
+static enum shunt_status graph_make(struct graph *graph, const CUDA_KERNEL_NODE_PARAMS *params)
 {
-    enum shunt_status status = SHUNT_CUDA(cuGraphCreate(&kernel->graph, 0));
+    enum shunt_status status = SHUNT_CUDA(cuGraphCreate(&graph->graph, 0));
 
     if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuGraphAddKernelNode_v2(&kernel->node, kernel->graph, NULL, 0, params));
+        status = SHUNT_CUDA(cuGraphAddKernelNode_v2(&graph->node, graph->graph, NULL, 0, params));
     if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuGraphInstantiateWithFlags(&kernel->exec, kernel->graph, 0));
+        status = SHUNT_CUDA(cuGraphInstantiateWithFlags(&graph->exec, graph->graph, 0));
     return status;
 }
 
@@ -131,14 +144,15 @@ static enum shunt_status kernel_run(struct shunt_gpu *gpu, struct kernel *kernel
         .blockDimZ = 1,
         .kernelParams = list,
     };
+    struct graph *graph = &kernel->graphs[kernel->turn++ % GRAPHS];
     enum shunt_status status = SHUNT_OK;
 
-    if (kernel->exec == NULL)
-        status = kernel_graph(kernel, &params);
+    if (graph->exec == NULL)
+        status = graph_make(graph, &params);
     else
-        status = SHUNT_CUDA(cuGraphExecKernelNodeSetParams_v2(kernel->exec, kernel->node, &params));
+        status = SHUNT_CUDA(cuGraphExecKernelNodeSetParams_v2(graph->exec, graph->node, &params));
     if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuGraphLaunch(kernel->exec, gpu->stream));
+        status = SHUNT_CUDA(cuGraphLaunch(graph->exec, gpu->stream));
     return status;
 }
 
