@@ -7,11 +7,11 @@
  */
 #include "coll/select.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/conf.h"
-#include "base/log.h"
 #include "base/stats.h"
 #include "coll/run.h"
 
@@ -23,17 +23,16 @@ static bool parse_size(const char **text, uint64_t *size)
 {
     static const char suffixes[] = "kmgt";
     char *end;
-    unsigned long long value = strtoull(*text, &end, 10);
 
-    if (end == *text)
+    if (**text < '0' || **text > '9') /* no sign, no blanks */
         return false;
+    uint64_t value = strtoull(*text, &end, 10);
     const char *suffix = *end != 0 ? strchr(suffixes, *end | 32) : NULL;
-    if (suffix != NULL) {
-        value <<= 10 * (suffix - suffixes + 1);
-        end++;
-    }
-    *size = value;
-    *text = end;
+    unsigned shift = suffix != NULL ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
+    if (value > UINT64_MAX >> shift)
+        return false;
+    *size = value << shift;
+    *text = end + (suffix != NULL);
     return true;
 }
 
@@ -117,13 +116,26 @@ static void name_statistics(void)
     shunt_stats_names(colls, SHUNT_NCOLLS, algos, SHUNT_NALGOS);
 }
 
+/* Say what is allowed instead: the words of algos.def, alone or by size. */
+static void refuse(const char *setting, const char *value, unsigned coll)
+{
+    char allowed[256] = "auto, staged";
+    size_t length = strlen(allowed);
+
+    for (int i = 0; i < SHUNT_NALGOS && length < sizeof allowed; i++) {
+        if (shunt_algos[i].coll == coll)
+            length += (size_t)snprintf(allowed + length, sizeof allowed - length, ", %s", shunt_algos[i].name);
+    }
+    if (length < sizeof allowed)
+        snprintf(allowed + length, sizeof allowed - length, "; each with sizes like %s:0-256k", shunt_algos[0].name);
+    shunt_conf_refuse(setting, value, allowed);
+}
+
 void shunt_select_start(void)
 {
     name_statistics();
     if (!shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, shunt_conf->allreduce, &user_ranges[SHUNT_COLL_ALLREDUCE]))
-        shunt_log_always("SHUNT_ALLREDUCE=%s refused (allowed: auto, staged, oneshot, twoshot, each with sizes like "
-                         "oneshot:0-256k,twoshot:256k-); using auto",
-                         shunt_conf->allreduce);
+        refuse("SHUNT_ALLREDUCE", shunt_conf->allreduce, SHUNT_COLL_ALLREDUCE);
 }
 
 int shunt_select_wanted(unsigned coll, uint64_t bytes)

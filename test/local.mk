@@ -57,6 +57,10 @@ check_PROGRAMS += %reldir%/unit/stress_board
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
 %canon_reldir%_unit_plan_LDADD = $(unit_libs)
+check_PROGRAMS += %reldir%/unit/select
+%canon_reldir%_unit_select_SOURCES = %reldir%/unit/select.c
+%canon_reldir%_unit_select_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_select_LDADD = $(unit_libs)
 # What includes mpi.h is tested once for each MPI, one rank without mpirun
 check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_key_SOURCES = %reldir%/unit/key.c mpi/key.c

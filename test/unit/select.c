@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The words of SHUNT_ALLREDUCE, the shapes that selection makes of any size, and which posts contradict each other. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "coll/select.h"
+
+#define ONESHOT SHUNT_ALGO_ALLREDUCE_oneshot
+#define TWOSHOT SHUNT_ALGO_ALLREDUCE_twoshot
+
+static int parsed(const char *text, uint64_t bytes)
+{
+    struct shunt_ranges ranges;
+
+    assert_true(shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, text, &ranges));
+    return shunt_ranges_find(&ranges, bytes);
+}
+
+static void words(void **state)
+{
+    (void)state;
+    assert_int_equal(parsed("auto", 5), SHUNT_ALGO_AUTO);
+    assert_int_equal(parsed("staged", 5), SHUNT_ALGO_STAGED);
+    assert_int_equal(parsed("oneshot", 1ull << 40), ONESHOT);
+    assert_int_equal(parsed("oneshot:0-256k,twoshot:256k-", (256 << 10) - 1), ONESHOT);
+    assert_int_equal(parsed("oneshot:0-256k,twoshot:256k-", 256 << 10), TWOSHOT);
+    assert_int_equal(parsed("twoshot:1m-2M", (1 << 20) - 1), SHUNT_ALGO_AUTO);
+    assert_int_equal(parsed("twoshot:1m-2M", 1 << 20), TWOSHOT);
+    assert_int_equal(parsed("twoshot:-8,staged:8-", 7), TWOSHOT);
+    assert_int_equal(parsed("twoshot:-8,staged:8-", 8), SHUNT_ALGO_STAGED);
+    assert_int_equal(parsed("oneshot:0-100,twoshot", 50), ONESHOT); /* the first that holds a size wins */
+}
+
+static void refused_words(void **state)
+{
+    static const char *const bad[] = { "",           "one",         "oneshot,",    "oneshot:",     "oneshot:5",
+                                       "oneshot:5-4", "oneshot:4-4", "oneshot 1-2", "oneshot:1-2x", "oneshot:a-b",
+                                       "oneshot:-1--2", ",",         "autos",       "oneshot:99999999t-" };
+    struct shunt_ranges ranges;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_false(shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, bad[i], &ranges));
+        assert_int_equal(shunt_ranges_find(&ranges, 5), SHUNT_ALGO_AUTO);
+    }
+}
+
+static void too_many_ranges(void **state)
+{
+    char text[20 * 12] = "auto";
+    struct shunt_ranges ranges;
+
+    (void)state;
+    for (int i = 0; i < SHUNT_RANGES; i++)
+        strcat(text, ",auto");
+    assert_false(shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, text, &ranges));
+}
+
+/* What a kernel relies on, for any size, number of ranks and GPU. */
+static void check_shape(int n, uint64_t bytes, int wanted, const struct shunt_layout *layout, uint32_t max_blocks)
+{
+    struct shunt_verdict v = { 0 };
+
+    shunt_select_shape(n, bytes, wanted, bytes % 2 == 0, layout, max_blocks, &v);
+    assert_true(v.algo < SHUNT_NALGOS && (wanted < 0 || v.algo == (uint32_t)wanted));
+    assert_in_range(v.blocks, 1, SHUNT_GRID);
+    if (v.flags & SHUNT_PLAN_LL) {
+        uint64_t units = (bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
+        assert_int_equal(v.algo, ONESHOT);
+        assert_true(v.blocks <= max_blocks);
+        assert_true(units * SHUNT_LL_WORDS * 16 <= layout->ll_bytes);
+        return;
+    }
+    assert_true(v.blocks <= SHUNT_PLAN_BLOCKS && v.blocks * SHUNT_PLAN_TEAMS <= max_blocks);
+    assert_true(v.chunk >= 16 && v.chunk % 16 == 0);
+    assert_true((uint64_t)v.blocks * SHUNT_RING_DEPTH * (v.chunk + 128) <= layout->ring_bytes);
+    assert_true(!(v.flags & SHUNT_PLAN_ZERO_COPY) || v.algo == TWOSHOT);
+}
+
+static void shapes(void **state)
+{
+    static const struct shunt_layout layouts[] = {
+        { .ll_bytes = 4 << 20, .ring_bytes = 27 << 20 },
+        { .ll_bytes = 512 << 10, .ring_bytes = 4 << 20 },
+        { .ll_bytes = 256 << 10, .ring_bytes = 1 << 20 },
+    };
+
+    (void)state;
+    for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
+        for (int n = 2; n <= SHUNT_KRANKS; n++) {
+            for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
+                for (int wanted = SHUNT_ALGO_AUTO; wanted < SHUNT_NALGOS; wanted++) {
+                    check_shape(n, bytes, wanted, &layouts[l], 128);
+                    check_shape(n, bytes, wanted, &layouts[l], 2);
+                    check_shape(n, bytes, wanted, &layouts[l], 37);
+                }
+            }
+        }
+    }
+}
+
+static void differing_posts(void **state)
+{
+    struct shunt_post x = { .coll = SHUNT_COLL_ALLREDUCE, .count = 7, .type = SHUNT_TYPE_F32, .op = SHUNT_OP_SUM }, y = x;
+    unsigned long long a = 0, b = 0;
+
+    (void)state;
+    y.flags = SHUNT_POST_IN_PLACE; /* what may differ */
+    y.send.align = 4;
+    y.gpu = 1;
+    assert_null(shunt_posts_differ(&x, &y, &a, &b));
+    y.count = 8;
+    assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "count");
+    assert_true(a == 7 && b == 8);
+    y = x;
+    y.op = SHUNT_OP_MAX;
+    assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "operation");
+    y = x;
+    y.type = SHUNT_TYPE_I32;
+    assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "element type");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(words),  cmocka_unit_test(refused_words),   cmocka_unit_test(too_many_ranges),
+        cmocka_unit_test(shapes), cmocka_unit_test(differing_posts),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
