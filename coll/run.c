@@ -408,10 +408,12 @@ static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task
         return reason;
     for (int q = 0; q < n; q++)
         slots[q] = shunt_board_slot(w->board, q);
-    pthread_mutex_lock(&process.lock);
-    if (process.arrived == NULL)
-        shunt_peers_tidy(w->arena);
-    pthread_mutex_unlock(&process.lock);
+    if (shunt_peers_untidy()) {
+        pthread_mutex_lock(&process.lock);
+        if (process.arrived == NULL)
+            shunt_peers_tidy(w->arena);
+        pthread_mutex_unlock(&process.lock);
+    }
     reason = open_peers(w, slots);
     if (reason == SHUNT_REASON_NONE && !shunt_device_order(*device))
         reason = SHUNT_REASON_CONTEXT;

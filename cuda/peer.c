@@ -231,7 +231,8 @@ static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
     } else {
         peer->reason = SHUNT_REASON_CONTEXT;
     }
-    peer->state = peer->reason == SHUNT_REASON_NONE ? SHUNT_PEER_OPEN : SHUNT_PEER_REFUSED;
+    __atomic_store_n(&peer->state, peer->reason == SHUNT_REASON_NONE ? SHUNT_PEER_OPEN : SHUNT_PEER_REFUSED,
+                     __ATOMIC_RELEASE);
 }
 
 static void follow(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
@@ -247,10 +248,22 @@ static void follow(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
     }
 }
 
+/* Open, and nothing new on its card: what every call but the first few finds, without the lock. */
+static bool up_to_date(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
+{
+    /* Acquire: with the state come the fields that it vouches for. */
+    return __atomic_load_n(&peer->state, __ATOMIC_ACQUIRE) == SHUNT_PEER_OPEN &&
+           (slot == shunt_arena_self(arena) ||
+            atomic_load_explicit(&shunt_card(arena, slot)->version, memory_order_relaxed) ==
+                __atomic_load_n(&peer->version, __ATOMIC_ACQUIRE));
+}
+
 enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum shunt_reason *reason)
 {
     struct shunt_peer *peer = &self.peers[slot];
 
+    if (up_to_date(arena, slot, peer))
+        return SHUNT_PEER_OPEN;
     pthread_mutex_lock(&self.lock);
     if (peer->state == SHUNT_PEER_MISSING)
         meet(arena, slot, peer);
@@ -317,6 +330,7 @@ void shunt_peers_tidy(struct shunt_arena *arena)
         shunt_registry_tidy(mine, shunt_card(arena, slot), &self.peers[slot]);
         shunt_gpu_leave(&scope);
     }
+    shunt_registry_tidied();
     pthread_mutex_unlock(&self.lock);
 }
 

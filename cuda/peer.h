@@ -84,7 +84,8 @@ bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket);
 /* Our own LL parity with a peer: toggles with each LL operation that both take part in. */
 uint32_t shunt_peer_ll_turn(struct shunt_arena *arena, int slot);
 
-/* Close what peers have declared dead. Only while no operation of this process has arrived or runs. */
+/* Have peers declared something dead that is open here? Then close it, while no operation of this process is under way. */
+bool shunt_peers_untidy(void);
 void shunt_peers_tidy(struct shunt_arena *arena);
 
 /* At Finalize: close what is open, give back scratch. */
@@ -140,6 +141,8 @@ struct shunt_peer {
 /* Open what a peer has newly registered; close what it has declared dead. Called inside the device's context. */
 void shunt_registry_follow(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer);
 void shunt_registry_tidy(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer);
+/* All peers have been gone through: nothing is untidy any more. */
+void shunt_registry_tidied(void);
 /* Peers may map at most this many bytes of ours, and we of theirs. */
 void shunt_registry_limit(uint64_t bytes);
 

@@ -177,6 +177,25 @@ static void open_block(struct shunt_card *mine, struct shunt_card *theirs, struc
     shunt_info("cuda", "opened block %u of channel %u, %llu bytes", r, peer->channel, (unsigned long long)reg->size);
 }
 
+/* Some opened block has been declared dead by its owner, and is to be closed when nothing runs. */
+static _Atomic bool untidy;
+
+static void note_dead(struct shunt_peer *peer)
+{
+    peer->dead_blocks = true;
+    atomic_store_explicit(&untidy, true, memory_order_release);
+}
+
+bool shunt_peers_untidy(void)
+{
+    return atomic_load_explicit(&untidy, memory_order_acquire);
+}
+
+void shunt_registry_tidied(void)
+{
+    atomic_store_explicit(&untidy, false, memory_order_release);
+}
+
 void shunt_registry_follow(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer)
 {
     uint32_t version = atomic_load_explicit(&theirs->version, memory_order_acquire);
@@ -189,9 +208,9 @@ void shunt_registry_follow(struct shunt_card *mine, struct shunt_card *theirs, s
         if (state == SHUNT_REG_LIVE && peer->blocks[r] == NULL)
             open_block(mine, theirs, peer, r);
         if (state == SHUNT_REG_DEAD && peer->blocks[r] != NULL)
-            peer->dead_blocks = true;
+            note_dead(peer);
     }
-    peer->version = version;
+    __atomic_store_n(&peer->version, version, __ATOMIC_RELEASE); /* the blocks before the version */
     pthread_mutex_unlock(&registry.lock);
 }
 
