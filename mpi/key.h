@@ -6,6 +6,9 @@
  * the parent has seen: all ranks of the parent make these calls in the same order. Calls in which only the new members
  * take part (Comm_create_group, Intercomm_create, ..._from_group(s)) are counted per what they all know: kind, parent,
  * members, tag or string.
+ *
+ * One case is beyond that: two threads that make inter-communicators of the same two groups with the same tag at the
+ * same time, told apart by the peer communicator alone, which only the leaders know. They may be taken for each other.
  */
 #ifndef SHUNT_MPI_KEY_H
 #define SHUNT_MPI_KEY_H
