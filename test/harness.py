@@ -181,7 +181,7 @@ def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, pre
     line += launcher(family) + list(launcher_words)
     for i, block in enumerate(blocks):
         line += ([":"] if i else []) + block.command(family, settings)
-    return [str(word) for word in line]
+    return list(map(str, line))  # for shells, too
 
 
 def mpirun(*words, limit=60, **more):
@@ -202,6 +202,7 @@ def environment(mark):
 def run(line, limit):
     """Run to the end or to the limit, then see that nothing is left."""
     mark, before, start = uuid.uuid4().hex, set(os.listdir("/dev/shm")), time.monotonic()
+    line = [str(word) for word in line]
     words = ["unshare", "-m", "sh", "-c", PRIVATE_SHM, "sh"] if may_unshare() else []
     with temporary() as out, temporary() as err, temporary() as shm:
         process = subprocess.Popen(words + line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment(mark),
