@@ -19,6 +19,12 @@ struct ll_unit {
     gpu_vec v[SHUNT_LL_UNIT / 16];
 };
 
+/* The flag of an operation's words: never 0, which is what cleared words hold. */
+static __device__ __forceinline__ uint32_t ll_flag(const shunt_khead &head)
+{
+    return (uint32_t)head.ticket | 1u << 31;
+}
+
 /* The part of a message that one thread works on at a time. */
 struct ll_place {
     uint64_t units; /* of the message: the distance of two planes */
@@ -88,7 +94,7 @@ static __device__ __forceinline__ void ll_send(const shunt_ll_args &a, const ll_
 #pragma unroll
         for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
             if (j < at.words)
-                gpu_ll_store(to + j * at.units, { { x[3 * j], x[3 * j + 1], x[3 * j + 2], (uint32_t)a.head.ticket } });
+                gpu_ll_store(to + j * at.units, { { x[3 * j], x[3 * j + 1], x[3 * j + 2], ll_flag(a.head) } });
         }
     }
 }
@@ -106,7 +112,7 @@ static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const 
         for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
             if (missing >> j & 1) {
                 gpu_vec w = gpu_ll_load(words + j * at.units);
-                if (w.w[3] == (uint32_t)a.head.ticket)
+                if (w.w[3] == ll_flag(a.head))
                     missing &= ~(1u << j);
                 x[3 * j] = w.w[0];
                 x[3 * j + 1] = w.w[1];
