@@ -117,7 +117,7 @@ void sim_spin(void)
 {
     struct sim_launch *l = sim_running;
     struct sim_block *block = l->block;
-    l->fiber->acquired = false;
+    l->fiber->stale |= !l->fiber->acquiring;
     if (block->stores)
         sim_stores_leak(l);
     if (++block->spins >= block->runnable)
@@ -126,15 +126,33 @@ void sim_spin(void)
         yield(l);
 }
 
-void sim_preempt(void)
+/* At every so many accesses: let another fiber run, or now and then another block. */
+static void preempt(struct sim_launch *l)
 {
-    struct sim_launch *l = sim_running;
+    if (--l->until_switch != 0)
+        return;
     uint32_t random = sim_random(l);
     l->until_switch = 1 + random % 256;
     if (random >> 16 & 15)
         yield(l);
     else
         leave_block(l);
+}
+
+void sim_before_load(const void *p, unsigned bytes)
+{
+    struct sim_launch *l = sim_running;
+    preempt(l);
+    l->fiber->acquiring = false;
+    sim_stores_settle(l, p, bytes);
+}
+
+void sim_hold_store(void *p, const void *value, unsigned bytes, unsigned word)
+{
+    struct sim_launch *l = sim_running;
+    preempt(l);
+    for (unsigned i = 0; i < bytes; i += word)
+        sim_stores_put(l, (char *)p + i, (const char *)value + i, word);
 }
 
 /* Who waits where, for the line that says why the running block cannot go on. */
@@ -160,7 +178,7 @@ static struct sim_fiber *complete(struct sim_launch *l, struct sim_meeting *m, s
     if (list) {
         struct sim_fiber *f = list;
         do {
-            f->acquired |= m->acquired;
+            f->stale &= !m->acquired;
             f = f->next;
         } while (f != list);
         if (after)
@@ -187,9 +205,9 @@ static void meet(struct sim_launch *l, struct sim_meeting *m, unsigned needed, b
     m->file = file;
     m->line = line;
     m->sum += predicate;
-    m->acquired |= f->acquired;
+    m->acquired |= !f->stale;
     if (m->count + 1 == needed) {
-        f->acquired |= m->acquired;
+        f->stale &= !m->acquired;
         complete(l, m, f);
         if (block->stores && sim_random(l) % 2)
             yield(l);

@@ -28,7 +28,8 @@ struct sim_fiber {
     struct sim_fiber *next, *prev; /* in the block's ring, or in the list of a meeting */
     struct sim_dim3 tid;
     unsigned number;   /* in the block */
-    bool acquired;     /* mean: has acquired since it last spun, itself or through a barrier */
+    bool acquiring;    /* mean: its last load was an acquire */
+    bool stale;        /* mean: has polled with other loads, and neither it nor a thread met since has acquired */
     uint64_t exchange; /* what it offers to the others of its warp */
 };
 
@@ -37,7 +38,7 @@ struct sim_meeting {
     struct sim_fiber *waiting; /* circular list */
     unsigned count;
     unsigned sum, result; /* of the predicates: of those who wait, of the last that completed */
-    bool acquired;
+    bool acquired; /* one of them is not stale */
     unsigned mask; /* of a warp */
     const char *file;
     int line;
@@ -99,8 +100,12 @@ void sim_warp_barrier(unsigned mask, const char *file, int line);
 uint64_t sim_warp_exchange(unsigned mask, uint64_t value, unsigned lane, const char *file, int line);
 unsigned sim_warp_ballot(unsigned mask, bool predicate, const char *file, int line);
 
-/* Mean: perhaps let another fiber, or another block, run. */
-void sim_preempt(void);
+/*
+ * Mean. Before a load, or any other access that sees memory: perhaps let another fiber or block run, and make what the
+ * block itself has written there visible. Instead of a store: hold `bytes` bytes back as words of `word` bytes.
+ */
+void sim_before_load(const void *p, unsigned bytes);
+void sim_hold_store(void *p, const void *value, unsigned bytes, unsigned word);
 
 uint32_t sim_random(struct sim_launch *launch);
 uint64_t sim_clock(void); /* real time, ns */
@@ -110,13 +115,12 @@ SIM_NORETURN void sim_fail(const char *format, ...) __attribute__((format(printf
 SIM_NORETURN void sim_fail_align(const void *p, unsigned align);
 
 /*
- * Writes held back (mean). A write is at most 8 bytes, aligned to its size. sim_stores_put holds one; settle makes
- * those of the words that [p, p + bytes) touches visible; release those that a release by the running thread must
+ * Writes held back (mean). A write is at most 8 bytes, or 16 (an LL word, which is only ever accessed whole), aligned to
+ * its size. sim_stores_put holds one; settle makes those of the words that [p, p + bytes) touches visible; release those that a release by the running thread must
  * make visible: its own, and what others wrote before a barrier that it has passed; drain all, leak perhaps one.
  */
 struct sim_stores *sim_stores_new(void);
-void sim_stores_put(struct sim_launch *launch, void *p, uint64_t value, unsigned bytes);
-void sim_stores_put16(struct sim_launch *launch, void *p, const void *value); /* one LL word, found by its address */
+void sim_stores_put(struct sim_launch *launch, void *p, const void *value, unsigned bytes);
 void sim_stores_settle(struct sim_launch *launch, const void *p, unsigned bytes);
 void sim_stores_release(struct sim_launch *launch);
 void sim_stores_leak(struct sim_launch *launch);

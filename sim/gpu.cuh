@@ -7,7 +7,7 @@
  * extern), the barriers of blocks and warps, shuffles and votes.
  *
  * Every access is checked for alignment. With SHUNT_SIM_MEAN=1 writes are held back until a release, and
- * gpu_load_fresh without an acquire since the thread last spun is a mistake.
+ * gpu_load_fresh after polling with anything but acquires is a mistake.
  */
 #ifndef SHUNT_CUDA_GPU_CUH
 #define SHUNT_CUDA_GPU_CUH
@@ -197,23 +197,13 @@ static __forceinline__ void sim_check(const void *p, unsigned align)
         sim_fail_align(p, align);
 }
 
-/* Mean: before an access, perhaps interrupt the thread, and let its block's own writes there be seen. */
-static __forceinline__ void sim_before_access(const void *p, unsigned bytes)
-{
-    struct sim_launch *l = sim_running;
-    if (l->block->stores) {
-        if (--l->until_switch == 0)
-            sim_preempt();
-        sim_stores_settle(l, p, bytes);
-    }
-}
-
 /* Copy `bytes` in indivisible words of `word` bytes, without any order. */
 template <unsigned bytes, unsigned word>
 static __forceinline__ void sim_load(const void *p, void *value)
 {
     typedef typename sim_word<word>::type type;
-    sim_before_access(p, bytes);
+    if (sim_running->block->stores)
+        sim_before_load(p, bytes);
     for (unsigned i = 0; i < bytes / word; i++) {
         type w = __atomic_load_n(static_cast<const type *>(p) + i, __ATOMIC_RELAXED);
         memcpy(static_cast<char *>(value) + i * word, &w, word);
@@ -224,24 +214,29 @@ template <unsigned bytes, unsigned word>
 static __forceinline__ void sim_store(void *p, const void *value)
 {
     typedef typename sim_word<word>::type type;
-    struct sim_launch *l = sim_running;
-    l->progress++;
-    if (l->block->stores && --l->until_switch == 0)
-        sim_preempt();
+    sim_running->progress++;
+    if (sim_running->block->stores) {
+        sim_hold_store(p, value, bytes, word);
+        return;
+    }
     for (unsigned i = 0; i < bytes / word; i++) {
         type w;
         memcpy(&w, static_cast<const char *>(value) + i * word, word);
-        if (l->block->stores)
-            sim_stores_put(l, static_cast<type *>(p) + i, w, word);
-        else
-            __atomic_store_n(static_cast<type *>(p) + i, w, __ATOMIC_RELAXED);
+        __atomic_store_n(static_cast<type *>(p) + i, w, __ATOMIC_RELAXED);
     }
+}
+
+/* What a fence or an acquire does for the loads of this thread that follow. */
+static __forceinline__ void sim_acquired()
+{
+    sim_running->fiber->acquiring = true;
+    sim_running->fiber->stale = false;
 }
 
 static __forceinline__ void sim_check_acquired()
 {
-    if (sim_running->block->stores && !sim_running->fiber->acquired)
-        sim_fail("gpu_load_fresh without an acquire or a fence since this thread last polled");
+    if (sim_running->block->stores && sim_running->fiber->stale)
+        sim_fail("gpu_load_fresh after polls that were no acquires, without an acquire or a fence");
 }
 
 /* 16 bytes of user or peer memory; not for data that a peer writes while the kernel runs. */
@@ -297,7 +292,7 @@ static inline void gpu_fence_sys()
     struct sim_launch *l = sim_running;
     if (l->block->stores)
         sim_stores_release(l);
-    l->fiber->acquired = true;
+    sim_acquired();
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -312,9 +307,10 @@ static inline void sim_release(T *p, T v)
 {
     struct sim_launch *l = sim_running;
     sim_check(p, sizeof v);
-    if (l->block->stores)
+    if (l->block->stores) {
         sim_stores_release(l);
-    sim_before_access(p, sizeof v);
+        sim_before_load(p, sizeof v);
+    }
     l->progress++;
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
@@ -332,8 +328,9 @@ static inline void gpu_release_gpu(uint64_t *p, uint64_t v)
 static inline uint64_t gpu_acquire_sys(const uint64_t *p)
 {
     sim_check(p, sizeof *p);
-    sim_before_access(p, sizeof *p);
-    sim_running->fiber->acquired = true;
+    if (sim_running->block->stores)
+        sim_before_load(p, sizeof *p);
+    sim_acquired();
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
@@ -346,13 +343,10 @@ static inline uint64_t gpu_acquire_gpu(const uint64_t *p)
 
 static inline void gpu_ll_store(gpu_vec *p, gpu_vec v)
 {
-    struct sim_launch *l = sim_running;
     sim_check(p, 16);
-    l->progress++;
-    if (l->block->stores && --l->until_switch == 0)
-        sim_preempt();
-    if (l->block->stores)
-        sim_stores_put16(l, p, &v);
+    sim_running->progress++;
+    if (sim_running->block->stores)
+        sim_hold_store(p, &v, 16, 16);
     else
         sim_store16(p, &v);
 }
@@ -361,7 +355,8 @@ static inline gpu_vec gpu_ll_load(const gpu_vec *p)
 {
     gpu_vec v;
     sim_check(p, 16);
-    sim_before_access(p, 16);
+    if (sim_running->block->stores)
+        sim_before_load(p, 16);
     sim_load16(p, &v);
     return v;
 }
@@ -376,7 +371,8 @@ static inline void gpu_ll_clear(gpu_vec *p)
 static inline uint32_t gpu_add_gpu(uint32_t *p, uint32_t v)
 {
     sim_check(p, sizeof *p);
-    sim_before_access(p, sizeof *p);
+    if (sim_running->block->stores)
+        sim_before_load(p, sizeof *p);
     sim_running->progress++;
     return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
@@ -384,7 +380,8 @@ static inline uint32_t gpu_add_gpu(uint32_t *p, uint32_t v)
 static inline uint64_t gpu_cas_gpu(uint64_t *p, uint64_t old, uint64_t desired)
 {
     sim_check(p, sizeof *p);
-    sim_before_access(p, sizeof *p);
+    if (sim_running->block->stores)
+        sim_before_load(p, sizeof *p);
     __atomic_compare_exchange_n(p, &old, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return old;
 }

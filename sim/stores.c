@@ -6,6 +6,7 @@
  * in order, and a load finds what its own block has written by looking into one slot. A write that finds its slot
  * taken makes the older one visible first.
  */
+#include <stdalign.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@
 
 struct store {
     void *p;
-    uint64_t value[2]; /* the second for 16 bytes */
+    alignas(16) unsigned char value[16];
     uint32_t epoch, warp_epoch; /* of the barriers that the writer had passed */
     uint16_t writer;
     uint8_t bytes;
@@ -49,16 +50,16 @@ static void make_visible(struct sim_stores *stores, unsigned i)
     stores->used[i / 64] &= ~(1ull << i % 64);
     switch (s->bytes) {
     case 1:
-        __atomic_store_n((uint8_t *)s->p, (uint8_t)s->value[0], __ATOMIC_RELAXED);
+        __atomic_store_n((uint8_t *)s->p, *(const uint8_t *)s->value, __ATOMIC_RELAXED);
         break;
     case 2:
-        __atomic_store_n((uint16_t *)s->p, (uint16_t)s->value[0], __ATOMIC_RELAXED);
+        __atomic_store_n((uint16_t *)s->p, *(const uint16_t *)s->value, __ATOMIC_RELAXED);
         break;
     case 4:
-        __atomic_store_n((uint32_t *)s->p, (uint32_t)s->value[0], __ATOMIC_RELAXED);
+        __atomic_store_n((uint32_t *)s->p, *(const uint32_t *)s->value, __ATOMIC_RELAXED);
         break;
     case 8:
-        __atomic_store_n((uint64_t *)s->p, s->value[0], __ATOMIC_RELAXED);
+        __atomic_store_n((uint64_t *)s->p, *(const uint64_t *)s->value, __ATOMIC_RELAXED);
         break;
     default:
         sim_store16(s->p, s->value);
@@ -79,7 +80,7 @@ static unsigned next_used(const struct sim_stores *stores, unsigned i)
     return SLOTS;
 }
 
-static void hold(struct sim_launch *launch, void *p, const uint64_t value[2], unsigned bytes)
+void sim_stores_put(struct sim_launch *launch, void *p, const void *value, unsigned bytes)
 {
     struct sim_block *block = launch->block;
     struct sim_stores *stores = block->stores;
@@ -89,27 +90,14 @@ static void hold(struct sim_launch *launch, void *p, const uint64_t value[2], un
     stores->used[i / 64] |= 1ull << i % 64;
     stores->slots[i] = (struct store){
         .p = p,
-        .value = { value[0], value[1] },
         .epoch = block->barrier.epoch,
         .warp_epoch = block->warps[writer / 32].epoch,
         .writer = (uint16_t)writer,
         .bytes = (uint8_t)bytes,
     };
+    memcpy(stores->slots[i].value, value, bytes);
     if (sim_random(launch) % 8 == 0)
         make_visible(stores, next_used(stores, sim_random(launch) % SLOTS));
-}
-
-void sim_stores_put(struct sim_launch *launch, void *p, uint64_t value, unsigned bytes)
-{
-    uint64_t pair[2] = { value, 0 };
-    hold(launch, p, pair, bytes);
-}
-
-void sim_stores_put16(struct sim_launch *launch, void *p, const void *value)
-{
-    uint64_t pair[2];
-    memcpy(pair, value, sizeof pair);
-    hold(launch, p, pair, sizeof pair);
 }
 
 void sim_stores_settle(struct sim_launch *launch, const void *p, unsigned bytes)

@@ -106,9 +106,12 @@ endif
 
 
 if HAVE_SIM
-check_PROGRAMS += %reldir%/unit/sim_kernels
-%canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp %reldir%/unit/sim_kernels.cuh
+EXTRA_DIST += %reldir%/unit/sim_run.h
+check_PROGRAMS += %reldir%/unit/sim_kernels %reldir%/unit/sim_mistakes
+%canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp
 %canon_reldir%_unit_sim_kernels_LDADD = libsimkernel.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_sim_mistakes_SOURCES = %reldir%/unit/sim_mistakes.cpp
+%canon_reldir%_unit_sim_mistakes_LDADD = libsimkernel.la $(CMOCKA_LIBS)
 endif
 endif
 
