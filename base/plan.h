@@ -16,9 +16,9 @@
  *
  * There is no start barrier. Team 0 writes nothing but scratch area 0, at once; every plan therefore ends with waits
  * that prove that its peers have read all that was sent to their area 0. What lies in area 1 may still be unread then:
- * it may be written only after a signal of the same operation from that peer. A team whose first wait takes too long
- * leaves and is run again from its beginning. That is right because it has then sent at most `depth` chunks, none to a
- * place that has been reused: sending them again changes only what a peer has read already.
+ * it may be written only after a signal of the same operation from that peer. If the first wait of a team takes too
+ * long, all of the launch leave and are launched again, unless a first wait of another team was over before: then all
+ * stay. Who leaves has done what comes before its first wait, and goes on from there.
  */
 #ifndef SHUNT_BASE_PLAN_H
 #define SHUNT_BASE_PLAN_H

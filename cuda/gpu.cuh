@@ -121,6 +121,11 @@ static __device__ __forceinline__ void gpu_ll_clear(gpu_vec *p)
     gpu_store_vec(p, gpu_vec{ { 0, 0, 0, 0 } });
 }
 
+static __device__ __forceinline__ uint64_t gpu_cas_gpu(uint64_t *p, uint64_t old, uint64_t value)
+{
+    return atomicCAS((unsigned long long *)p, (unsigned long long)old, (unsigned long long)value);
+}
+
 static __device__ __forceinline__ uint64_t gpu_clock_ns()
 {
     uint64_t t;

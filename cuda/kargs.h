@@ -5,6 +5,7 @@
  * Scratch of a rank (one allocation, mapped by its peers; `channel` is the number of the sending process on the node):
  *
  *   counters      [channel][block][signal]: ticket << 20 | chunk + 1
+ *   verdict       whether the owner's last launch of a plan has gone on
  *   LL words      [channel but the owner's][parity]: ll_bytes each
  *   rings         [channel but the owner's][area]: ring_bytes each, chunks `stride` apart
  *
@@ -20,12 +21,13 @@
 #define SHUNT_KRANKS 16                 /* ranks of one kernel operation */
 #define SHUNT_KREFS  (6 * SHUNT_KRANKS) /* references of its plan */
 
-#define SHUNT_GRID         (SHUNT_PLAN_BLOCKS * SHUNT_PLAN_TEAMS) /* thread blocks of a kernel at most */
-#define SHUNT_SCRATCH_DATA 65536 /* behind the counters */
-#define SHUNT_CHUNK_BITS   20
+#define SHUNT_GRID            (SHUNT_PLAN_BLOCKS * SHUNT_PLAN_TEAMS) /* thread blocks of a kernel at most */
+#define SHUNT_SCRATCH_VERDICT 32768 /* a word of the owner's own, behind the counters: see plan.cuh */
+#define SHUNT_SCRATCH_DATA    65536
+#define SHUNT_CHUNK_BITS      20
 
-#if SHUNT_KRANKS * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS * 8 > SHUNT_SCRATCH_DATA
-#error "the counters overlap the LL words"
+#if SHUNT_KRANKS * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS * 8 > SHUNT_SCRATCH_VERDICT
+#error "the counters overlap the word behind them"
 #endif
 
 /* A thread block's answer in pinned memory: ticket << 2 | code. AGAIN: it has not touched user memory, launch it again. */

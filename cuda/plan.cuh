@@ -205,15 +205,63 @@ template <class T, class Op> static __device__ void reduce_span(const span &s, u
     reduce_elements<T, Op>(s, n_in, n_out, tail, (bytes - tail) / sizeof(T));
 }
 
-/* One step on one chunk. OK, or why the team has to end. Called by all threads; their answers may differ. */
+/* Does the step wait for anything at this chunk? */
+static __device__ __forceinline__ bool step_waits(const shunt_kstep &step, uint64_t chunk)
+{
+    return (step.wait_ranks[0] != 0 && chunk >= step.wait_depth[0]) ||
+           (step.wait_ranks[1] != 0 && chunk >= step.wait_depth[1]);
+}
+
+/*
+ * Does this launch go on? One answer for all its thread blocks, by the first whose first wait is over: yes if the
+ * signals have come, no if they are late. Would each decide for itself, one that has left could come back only when the
+ * others have ended, and those may wait for peers that wait for it.
+ */
+static __device__ bool launch_goes(const shunt_plan_args &a, bool come)
+{
+    uint64_t *word = (uint64_t *)(a.scratch[a.head.me] + SHUNT_SCRATCH_VERDICT);
+    uint64_t launch = a.head.ticket << 7 | (a.head.launch & 127), mine = launch << 1 | come;
+    uint64_t before = gpu_load_fresh(word), found = before;
+
+    if (before >> 1 != launch) {
+        found = gpu_cas_gpu(word, before, mine);
+        found = found == before ? mine : found;
+    }
+    return found & 1;
+}
+
+/*
+ * Wait for a step's signals. `first`: this team has not waited for anything before, and may leave. OK, or why it has to
+ * end. Called by all threads; their answers may differ.
+ */
+static __device__ poll team_wait(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first)
+{
+    __shared__ bool go;
+    poll state = step_wait(a, step, chunk, first);
+    bool missing = __syncthreads_or(state != POLL_OK);
+
+    if (first) {
+        if (threadIdx.x == 0)
+            go = launch_goes(a, !missing);
+        __syncthreads();
+        if (!go)
+            return state == POLL_ABORTED ? state : POLL_LATE;
+        if (missing) {
+            state = step_wait(a, step, chunk, false);
+            missing = __syncthreads_or(state != POLL_OK);
+        }
+    }
+    return missing && state == POLL_OK ? POLL_LATE : state;
+}
+
+/* One step on one chunk. The answer is team_wait's. */
 template <class T, class Op>
-static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool may_leave,
-                                span &s)
+static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first, span &s)
 {
     step_span(a, step, chunk, s);
-    poll state = step_wait(a, step, chunk, may_leave);
-    if (__syncthreads_or(state != POLL_OK))
-        return state == POLL_OK ? POLL_LATE : state;
+    poll state = team_wait(a, step, chunk, first);
+    if (state != POLL_OK)
+        return state;
     if (step.kind == SHUNT_STEP_COPY) {
         for (uint32_t k = 0; k < step.n_in; k++)
             copy_span<T>(s.to[k], s.from[k], s.bytes[k]);
@@ -228,20 +276,13 @@ static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &ste
     return POLL_OK;
 }
 
-/* Does the step wait for anything at this chunk? */
-static __device__ __forceinline__ bool step_waits(const shunt_kstep &step, uint64_t chunk)
-{
-    return (step.wait_ranks[0] != 0 && chunk >= step.wait_depth[0]) ||
-           (step.wait_ranks[1] != 0 && chunk >= step.wait_depth[1]);
-}
-
 template <class T, class Op> static __device__ void plan_run(const shunt_plan_args &a)
 {
     __shared__ span s;
     const uint64_t chunks = (a.part_bytes + a.chunk - 1) / a.chunk;
     const uint32_t team = blockIdx.x % SHUNT_PLAN_TEAMS;
     uint64_t last_lag = 0;
-    bool may_leave = true; /* no wait of this team has been fulfilled: see base/plan.h */
+    bool waited = false; /* this team, for anything */
 
     if (block_skipped(a.head))
         return;
@@ -252,12 +293,15 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
             uint64_t lag = a.steps[k].lag;
             if (a.steps[k].team != team || i < lag || i - lag >= chunks)
                 continue;
-            poll state = step_run<T, Op>(a, a.steps[k], i - lag, may_leave, s);
+            bool first = !waited && step_waits(a.steps[k], i - lag);
+            if (a.head.launch != 0 && !waited && !first)
+                continue; /* done in the launch that left; in place, its input may be the result by now */
+            poll state = step_run<T, Op>(a, a.steps[k], i - lag, first, s);
             if (state != POLL_OK) {
                 block_end(a.head, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
                 return;
             }
-            may_leave = may_leave && !step_waits(a.steps[k], i - lag);
+            waited |= first;
         }
     }
     block_end(a.head, SHUNT_DONE_OK);

@@ -4,8 +4,9 @@
  *
  * A block that waits for its peers longer than head.window_ns before it has touched user memory leaves, and the host
  * launches the kernel again for the blocks that left: so a peer whose application sits in a driver call never leaves a
- * kernel spinning here for long. Blocks are independent of each other, so each decides for itself. Once it has touched
- * user memory nothing is bounded by time; only the host's abort word ends a wait.
+ * kernel spinning here for long. A block that has sent all it has to send decides for itself (LL); else all blocks of a
+ * launch decide alike (plan.cuh). Once it has touched user memory nothing is bounded by time; only the host's abort word
+ * ends a wait.
  */
 #ifndef SHUNT_CUDA_START_CUH
 #define SHUNT_CUDA_START_CUH

@@ -106,12 +106,19 @@ endif
 
 
 if HAVE_SIM
-EXTRA_DIST += %reldir%/unit/sim_run.h
+EXTRA_DIST += %reldir%/unit/elements.h %reldir%/unit/sim_run.h
 check_PROGRAMS += %reldir%/unit/sim_kernels %reldir%/unit/sim_mistakes
 %canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp
 %canon_reldir%_unit_sim_kernels_LDADD = libsimkernel.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_sim_mistakes_SOURCES = %reldir%/unit/sim_mistakes.cpp
 %canon_reldir%_unit_sim_mistakes_LDADD = libsimkernel.la $(CMOCKA_LIBS)
+
+# Opens libshunt-simkernels.so, as the simulated GPU does
+check_PROGRAMS += %reldir%/unit/kernels
+%canon_reldir%_unit_kernels_SOURCES = %reldir%/unit/kernels.cpp
+%canon_reldir%_unit_kernels_CXXFLAGS = $(AM_CXXFLAGS) -ffp-contract=off
+%canon_reldir%_unit_kernels_LDADD = $(unit_libs)
+EXTRA_%canon_reldir%_unit_kernels_DEPENDENCIES = libshunt-simkernels.la
 endif
 endif
 
