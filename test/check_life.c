@@ -78,7 +78,7 @@ static void late(void)
 static void create_and_free(void)
 {
     begin();
-    test_options.blind = true;
+    test_options.blind = test_options.ordered = true;
     for (int i = 0; i < number; i++) {
         MPI_Comm comm;
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
@@ -111,7 +111,7 @@ static void many_alive(void)
 /* Fresh device memory in each round, so that addresses come back with other contents. */
 static void fresh_memory(void)
 {
-    static const long counts[] = {1 << 18, 1 << 19, (1 << 18) + 64, 1 << 17};
+    static const long counts[] = {1 << 17, 1 << 18, (1 << 17) + 64, 1 << 16};
 
     begin();
     test_options.fresh = true;

@@ -39,7 +39,7 @@ def test_sessions():
     assert result.out.count("sessions: good") == 2, str(result)
 
 
-@pytest.mark.parametrize("ranks, number", [(2, 1000), (4, 100)])
+@pytest.mark.parametrize("ranks, number", [(2, 1000), (4, 50)])
 def test_communicators_come_and_go(ranks, number):
     result = life("openmpi", ranks, "create-and-free", number, limit=200)
     result.ran("gpu")
@@ -47,22 +47,22 @@ def test_communicators_come_and_go(ranks, number):
 
 
 def test_communicators_come_and_go_under_mpich():
-    life("mpich", 2, "create-and-free", 100, limit=100).ran("gpu")
+    life("mpich", 2, "create-and-free", 50, limit=100).ran("gpu")
 
 
 def test_many_communicators_at_once():
-    life("openmpi", 2, "many-alive", 250, limit=100).ran("any")
+    life("openmpi", 2, "many-alive", 100, limit=100).ran("any")
 
 
 @pytest.mark.parametrize("kinds", ["D", "DH", "DM"])
 def test_threads(family, kinds):
     """Communicators used in a different order on each rank, since each thread goes at its own pace."""
-    result = mpirun(family, 2, "check_threads", 2 if family == "mpich" else 4, 20, 20000, kinds, limit=150)
+    result = mpirun(family, 2, "check_threads", 2 if family == "mpich" else 4, 10, 20000, kinds, limit=150)
     result.ran("gpu")
 
 
 def test_threads_of_many_ranks():
-    mpirun("openmpi", 4, "check_threads", 3, 15, 5000, "D", limit=150).ran("gpu")
+    mpirun("openmpi", 4, "check_threads", 3, 10, 5000, "D", limit=150).ran("gpu")
 
 
 @pytest.mark.parametrize("mode, words", [("abort", []), ("kill", [])])

@@ -13,16 +13,15 @@ def check(family, ranks, *words, **more):
     return mpirun(family, ranks, "check_allreduce", *words, **more)
 
 
-@pytest.mark.parametrize("kind", "DBSMAV")
-def test_kind_runs_on_the_gpus(family, kind):
+def test_kinds_that_run_on_the_gpus(family):
     """cudaMalloc at any place of a block; managed, pool and VMM memory through shunt's own scratch."""
-    check(family, 2, "--send", kind, "--recv", kind, "--count", "1,17,1000,100000", "--place", "in,out",
-          "--type", "FLOAT,SIGNED_CHAR", "--ordered", "--errno").ran("gpu")
+    check(family, 2, "--send", "D,B,S,M,A,V", "--recv", "D,B,S,M,A,V", "--count", "17,30000", "--ordered",
+          "--errno").ran("gpu")
 
 
-@pytest.mark.parametrize("algorithm", ["oneshot", "twoshot", "staged"])
+@pytest.mark.parametrize("algorithm", ["twoshot", "staged"])
 def test_kind_against_kind(algorithm):
-    check("openmpi", 2, "--send", ALL_KINDS, "--recv", ALL_KINDS, "--count", "100,30000",
+    check("openmpi", 2, "--send", ALL_KINDS, "--recv", ALL_KINDS, "--count", "5000",
           settings={"SHUNT_ALLREDUCE": algorithm}, limit=120).ran("any")
 
 
@@ -73,13 +72,13 @@ def test_memory_of_another_gpu(family):
 
 def test_fresh_allocations_in_each_call():
     """An address that comes back with other memory behind it: nothing may be remembered of the old."""
-    mpirun("openmpi", 2, "check_life", "fresh-memory", "60", limit=120).ran("gpu")
-    check("openmpi", 2, "--fresh", "--send", "D,B,S,D,B", "--recv", "B,S,D", "--count", "40000,80000,20000,80001",
+    mpirun("openmpi", 2, "check_life", "fresh-memory", "24", limit=120).ran("gpu")
+    check("openmpi", 2, "--fresh", "--send", "D,B,S,D,B", "--recv", "B,S,D", "--count", "40000,80001",
           "--ordered", settings={"SHUNT_ALLREDUCE": "twoshot"}, limit=120).ran("twoshot")
 
 
 def test_device_memory_stays_flat():
-    mpirun("openmpi", 2, "check_life", "memory-flat", "80", limit=120).ran("gpu")
+    mpirun("openmpi", 2, "check_life", "memory-flat", "40", limit=120).ran("gpu")
 
 
 def test_user_operations_and_derived_types(family):
