@@ -53,33 +53,38 @@ static void *find_symbol(const char *symbol)
 }
 
 /* The folder of libshunt.so, as it was when it was loaded: the program may have gone elsewhere since. */
-static bool find_own_folder(char folder[PATH_MAX])
+static void find_own_folder(char folder[PATH_MAX])
 {
     Dl_info info;
-    if (!dladdr(&conf, &info))
-        return false;
-    void *self = dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY);
+    void *self = dladdr(&conf, &info) ? dlopen(info.dli_fname, RTLD_NOLOAD | RTLD_LAZY) : NULL;
     if (!self)
-        return false;
-    bool found = dlinfo(self, RTLD_DI_ORIGIN, folder) == 0;
+        return;
+    dlinfo(self, RTLD_DI_ORIGIN, folder);
     dlclose(self);
-    return found;
 }
 
-/* Open the engine: in SHUNT_ENGINE_DIR, else where it is installed, else beside libshunt.so as a build leaves it. */
-static void *open_engine(void)
+enum { ENGINE_PATH_BYTES = PATH_MAX + 64 };
+
+/* In SHUNT_ENGINE_DIR, else where it is installed, else beside libshunt.so as a build leaves it. */
+static void find_engine(char path[ENGINE_PATH_BYTES])
 {
-    char folder[PATH_MAX], path[PATH_MAX + 64];
+    char folder[PATH_MAX] = "?", beside[ENGINE_PATH_BYTES];
     const char *given = shunt_env("SHUNT_ENGINE_DIR");
     if (given && *given) {
-        snprintf(path, sizeof path, "%s/engine-%s.so", given, library.family);
-    } else {
-        if (!find_own_folder(folder))
-            return NULL;
-        snprintf(path, sizeof path, "%s/shunt/engine-%s.so", folder, library.family);
-        if (access(path, F_OK) != 0)
-            snprintf(path, sizeof path, "%s/engine-%s.so", folder, library.family);
+        snprintf(path, ENGINE_PATH_BYTES, "%s/engine-%s.so", given, library.family);
+        return;
     }
+    find_own_folder(folder);
+    snprintf(path, ENGINE_PATH_BYTES, "%s/shunt/engine-%s.so", folder, library.family);
+    snprintf(beside, sizeof beside, "%s/engine-%s.so", folder, library.family);
+    if (access(path, F_OK) != 0 && access(beside, F_OK) == 0)
+        strcpy(path, beside);
+}
+
+static void *open_engine(void)
+{
+    char path[ENGINE_PATH_BYTES];
+    find_engine(path);
     if (access(path, F_OK) != 0) {
         shunt_log_always("no engine for %s (%s) at %s: its calls pass through", library.path, library.family, path);
         return NULL;
