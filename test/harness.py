@@ -177,6 +177,8 @@ def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, pre
     gpus = ranks if gpus is None else gpus
     need(family, ranks, gpus if REAL_GPUS else 0)
     settings = {**({"SHUNT_STATS": "1"} if stats else {}), **(settings or {})}
+    if REAL_GPUS:
+        settings.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus))))
     line = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []
     line += launcher(family) + list(launcher_words)
     for i, block in enumerate(blocks):
