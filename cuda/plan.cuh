@@ -276,9 +276,16 @@ static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &ste
     return POLL_OK;
 }
 
-template <class T, class Op> static __device__ void plan_run(const shunt_plan_args &a)
+/* One for all kernels, not one for each: the simulation carries all of shared memory when it switches blocks. */
+static __device__ __forceinline__ span &plan_span()
 {
     __shared__ span s;
+    return s;
+}
+
+template <class T, class Op> static __device__ void plan_run(const shunt_plan_args &a)
+{
+    span &s = plan_span();
     const uint64_t chunks = (a.part_bytes + a.chunk - 1) / a.chunk;
     const uint32_t team = blockIdx.x % SHUNT_PLAN_TEAMS;
     uint64_t last_lag = 0;
