@@ -199,7 +199,7 @@ static void meet(struct sim_launch *l, struct sim_meeting *m, unsigned needed, b
 {
     struct sim_block *block = l->block;
     struct sim_fiber *f = l->fiber, *next = f->next;
-    if (m->count && (m->line != line || strcmp(m->file, file) != 0))
+    if (m->count && (m->line != line || (m->file != file && strcmp(m->file, file) != 0)))
         sim_fail("divergent barrier: this thread has come to %s:%d, others wait at %s:%d", file, line, m->file,
                  m->line);
     m->file = file;

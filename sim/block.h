@@ -68,7 +68,7 @@ struct sim_launch {
     void (*body)(const void *args);
     const void *args;
     struct sim_context home, *from;
-    struct sim_stack *stacks;
+    struct sim_stack_pool stacks;
     struct sim_block **resident; /* those that run at the same time */
     unsigned threads, blocks, nresident, started;
     unsigned *order; /* in which blocks start */

@@ -174,44 +174,47 @@ static void map_slab(void)
     }
 }
 
-struct sim_stack *sim_stack_get(struct sim_stack **pool)
+/* Move up to a slab's worth of stacks from the process's pool to an empty one. */
+static void refill(struct sim_stack_pool *pool)
 {
-    struct sim_stack *stack = *pool;
-    if (!stack) {
-        pthread_mutex_lock(&spare_lock);
-        if (!spare)
-            map_slab();
-        stack = spare;
-        for (unsigned i = 1; spare && i < SLAB_STACKS; i++)
-            spare = spare->next;
-        if (spare) {
-            struct sim_stack *last = spare;
-            spare = last->next;
-            last->next = NULL;
-        }
-        pthread_mutex_unlock(&spare_lock);
+    pthread_mutex_lock(&spare_lock);
+    if (!spare)
+        map_slab();
+    pool->first = pool->last = spare;
+    for (unsigned i = 1; spare && i < SLAB_STACKS && pool->last->next; i++)
+        pool->last = pool->last->next;
+    if (spare) {
+        spare = pool->last->next;
+        pool->last->next = NULL;
     }
+    pthread_mutex_unlock(&spare_lock);
+}
+
+struct sim_stack *sim_stack_get(struct sim_stack_pool *pool)
+{
+    if (!pool->first)
+        refill(pool);
+    struct sim_stack *stack = pool->first;
     if (stack)
-        *pool = stack->next;
+        pool->first = stack->next;
     return stack;
 }
 
-void sim_stack_put(struct sim_stack **pool, struct sim_stack *stack)
+void sim_stack_put(struct sim_stack_pool *pool, struct sim_stack *stack)
 {
-    stack->next = *pool;
-    *pool = stack;
+    if (!pool->first)
+        pool->last = stack;
+    stack->next = pool->first;
+    pool->first = stack;
 }
 
-void sim_stack_return(struct sim_stack **pool)
+void sim_stack_return(struct sim_stack_pool *pool)
 {
-    struct sim_stack *last = *pool;
-    if (!last)
+    if (!pool->first)
         return;
-    while (last->next)
-        last = last->next;
     pthread_mutex_lock(&spare_lock);
-    last->next = spare;
-    spare = *pool;
+    pool->last->next = spare;
+    spare = pool->first;
     pthread_mutex_unlock(&spare_lock);
-    *pool = NULL;
+    pool->first = NULL;
 }

@@ -45,13 +45,18 @@ void sim_context_switch(struct sim_context *from, struct sim_context *to);
 /* Go on in `to` and never come back: the stack may be given to another fiber. */
 SIM_NORETURN void sim_context_leave(struct sim_context *to);
 
+/* Stacks that one OS thread has at hand; begins zeroed. */
+struct sim_stack_pool {
+    struct sim_stack *first, *last; /* last: of no meaning if first is NULL */
+};
+
 /*
- * A stack from `pool`, which belongs to one OS thread and begins as NULL; it is filled from the process's pool, and
- * that by new mappings. NULL: out of memory. sim_stack_return gives the whole pool back to the process.
+ * A stack from `pool`, which is filled from the process's pool, and that by new mappings. NULL: out of memory.
+ * sim_stack_return gives the whole pool back to the process.
  */
-struct sim_stack *sim_stack_get(struct sim_stack **pool);
-void sim_stack_put(struct sim_stack **pool, struct sim_stack *stack);
-void sim_stack_return(struct sim_stack **pool);
+struct sim_stack *sim_stack_get(struct sim_stack_pool *pool);
+void sim_stack_put(struct sim_stack_pool *pool, struct sim_stack *stack);
+void sim_stack_return(struct sim_stack_pool *pool);
 
 #ifdef __cplusplus
 }

@@ -304,7 +304,7 @@ static void a_block_sees_its_own_writes(void **)
 /* Not a check: what a turn and a barrier cost on this machine, and a whole grid of both. */
 static int run_speed()
 {
-    spin_args args = {2000};
+    spin_args args = {300};
     static const struct {
         const char *kernel;
         unsigned blocks, threads;
