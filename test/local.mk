@@ -29,12 +29,21 @@ script_tests = \
 EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/tickets.pml
 TESTS += $(script_tests)
 
+# Headers of the unit tests, whatever of these is built
+EXTRA_DIST += \
+	%reldir%/unit/books.h \
+	%reldir%/unit/elements.h \
+	%reldir%/unit/fake_gpu.h \
+	%reldir%/unit/lines.h \
+	%reldir%/unit/ranks.h \
+	%reldir%/unit/rounds.h \
+	%reldir%/unit/settings.h \
+	%reldir%/unit/sim_run.h
+
 if HAVE_CMOCKA
 unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
 
-EXTRA_DIST += %reldir%/unit/books.h %reldir%/unit/fake_gpu.h %reldir%/unit/lines.h %reldir%/unit/ranks.h \
-	%reldir%/unit/rounds.h %reldir%/unit/settings.h
 check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_conf_SOURCES = %reldir%/unit/conf.c
 %canon_reldir%_unit_conf_LDADD = libbase.la $(CMOCKA_LIBS)
@@ -60,6 +69,7 @@ check_PROGRAMS += %reldir%/unit/stress_board
 %canon_reldir%_unit_stress_board_SOURCES = %reldir%/unit/stress_board.c
 %canon_reldir%_unit_stress_board_LDADD = libbase.la
 
+if HAVE_CUDA
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
 %canon_reldir%_unit_plan_LDADD = $(unit_libs)
@@ -67,6 +77,8 @@ check_PROGRAMS += %reldir%/unit/select
 %canon_reldir%_unit_select_SOURCES = %reldir%/unit/select.c
 %canon_reldir%_unit_select_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_select_LDADD = $(unit_libs)
+endif
+
 # What includes mpi.h is tested once for each MPI, one rank without mpirun
 check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_key_SOURCES = %reldir%/unit/key.c mpi/key.c
@@ -106,7 +118,6 @@ endif
 
 
 if HAVE_SIM
-EXTRA_DIST += %reldir%/unit/elements.h %reldir%/unit/sim_run.h
 check_PROGRAMS += %reldir%/unit/sim_kernels %reldir%/unit/sim_mistakes
 %canon_reldir%_unit_sim_kernels_SOURCES = %reldir%/unit/sim_kernels.cpp
 %canon_reldir%_unit_sim_kernels_LDADD = libsimkernel.la $(CMOCKA_LIBS)
@@ -134,6 +145,7 @@ MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLA
 EXTRA_DIST += $(mpi_test_programs:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.h)
 EXTRA_DIST += %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
 check_DATA =
+CLEANFILES += $(check_DATA) %reldir%/openmpi/*.o %reldir%/mpich/*.o
 .PRECIOUS: %reldir%/openmpi/%.o %reldir%/mpich/%.o
 
 if HAVE_ENGINE_OPENMPI
@@ -169,7 +181,7 @@ EXTRA_DIST += %reldir%/test_launchers.py
 PYTEST = $(PYTHON) -m pytest
 PYTESTFLAGS =
 pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
-EXTRA_DIST += %reldir%/clients.sh %reldir%/hw.sh
+EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/clients.sh %reldir%/hw.sh
 
 if HAVE_PYTEST
 check-local: stage
