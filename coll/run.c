@@ -164,12 +164,11 @@ static void drive(struct shunt_arena *arena, struct shunt_device *device)
     pthread_mutex_unlock(&process.lock);
 }
 
+/* Under the lock. */
 static void list_op(struct op *op)
 {
-    pthread_mutex_lock(&process.lock);
     op->next = process.arrived;
     process.arrived = op;
-    pthread_mutex_unlock(&process.lock);
 }
 
 static void unlist_op(struct op *op)
@@ -376,11 +375,15 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
         .slots = slots,
     };
     fill_post(w->arena, device, task, &post);
+    /* Under the lock: once arrived it may have a ticket, and nobody may launch a later one without seeing it. */
+    pthread_mutex_lock(&process.lock);
     enum shunt_status status =
         shunt_board_arrive(w->board, &post, shunt_select_decide, &select, &op.round, &outcome->reason);
+    if (status == SHUNT_OK)
+        list_op(&op);
+    pthread_mutex_unlock(&process.lock);
     if (status != SHUNT_OK)
         return status;
-    list_op(&op);
     status = wait_for_end(w, device, &op, slots, outcome);
     unlist_op(&op);
     shunt_round_leave(&op.round);

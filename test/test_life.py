@@ -61,6 +61,12 @@ def test_threads(family, kinds):
     result.ran("gpu")
 
 
+def test_threads_launch_in_the_order_of_tickets():
+    """Small calls, one after the other: an operation that is decided while its thread has not looked yet counts too."""
+    for _ in range(3):
+        mpirun("openmpi", 2, "check_threads", 4, 30, 100, "D", limit=60).ran("gpu")
+
+
 def test_threads_of_many_ranks():
     mpirun("openmpi", 4, "check_threads", 3, 10, 5000, "D", limit=150).ran("gpu")
 
