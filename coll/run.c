@@ -131,7 +131,7 @@ static void finish(struct op *op, unsigned code, enum shunt_status status)
 
 static void launch(struct shunt_arena *arena, struct shunt_device *device, struct op *op)
 {
-    enum shunt_status status = shunt_launch_start(arena, device, &op->launch);
+    enum shunt_status status = shunt_launch_start(device, &op->launch);
 
     op->state = LAUNCHED;
     process.running = op;

@@ -181,8 +181,7 @@ static char *ll_slot(const struct shunt_device *device, char *scratch, uint32_t 
     return scratch + SHUNT_SCRATCH_DATA + (slot * 2 + turn) * device->layout.ll_bytes;
 }
 
-static enum shunt_status start_ll(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch,
-                                  struct kernel *kernel)
+static enum shunt_status start_ll(struct shunt_device *device, struct shunt_launch *launch, struct kernel *kernel)
 {
     const struct shunt_plan *plan = launch->plan;
     struct shunt_ll_args args = { .in = launch->in, .out = launch->out, .bytes = plan->bytes };
@@ -195,9 +194,9 @@ static enum shunt_status start_ll(struct shunt_arena *arena, struct shunt_device
         if (q == plan->me)
             continue;
         if (launch->launches == 0)
-            launch->turns |= shunt_peer_ll_turn(arena, slot) << q;
-        uint32_t turn = launch->turns >> q & 1, channel = shunt_peer_channel(arena, slot);
-        args.to[q] = ll_slot(device, shunt_peer_scratch(arena, slot), channel, device->channel, turn);
+            launch->turns |= shunt_peer_ll_turn(slot) << q;
+        uint32_t turn = launch->turns >> q & 1, channel = shunt_peer_channel(slot);
+        args.to[q] = ll_slot(device, shunt_peer_scratch(slot), channel, device->channel, turn);
         args.from[q] = ll_slot(device, device->scratch, device->channel, channel, turn);
     }
     launch->grid = plan->blocks;
@@ -227,25 +226,24 @@ static void fill_steps(struct shunt_plan_args *args, const struct shunt_plan *pl
     memcpy(args->refs, plan->refs, plan->n_refs * sizeof *plan->refs);
 }
 
-static void fill_ranks(struct shunt_plan_args *args, struct shunt_arena *arena, const struct shunt_launch *launch)
+static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
 
     for (uint32_t q = 0; q < plan->n; q++) {
         int slot = launch->slots[q];
         const struct shunt_post *post = launch->posts[q];
-        args->scratch[q] = shunt_peer_scratch(arena, slot);
-        args->channel[q] = (uint8_t)shunt_peer_channel(arena, slot);
+        args->scratch[q] = shunt_peer_scratch(slot);
+        args->channel[q] = (uint8_t)shunt_peer_channel(slot);
         args->align[q] = (uint8_t)(post->send.align % 16);
         if (q == plan->me)
             args->out[q] = launch->out;
         else if (plan->flags & SHUNT_PLAN_ZERO_COPY)
-            args->out[q] = shunt_peer_block(arena, slot, post->recv.reg) + post->recv.offset;
+            args->out[q] = shunt_peer_block(slot, post->recv.reg) + post->recv.offset;
     }
 }
 
-static enum shunt_status start_plan(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch,
-                                    struct kernel *kernel)
+static enum shunt_status start_plan(struct shunt_device *device, struct shunt_launch *launch, struct kernel *kernel)
 {
     const struct shunt_plan *plan = launch->plan;
     struct shunt_plan_args args = {
@@ -261,13 +259,13 @@ static enum shunt_status start_plan(struct shunt_arena *arena, struct shunt_devi
     };
 
     fill_head(&args.head, device, launch);
-    fill_ranks(&args, arena, launch);
+    fill_ranks(&args, launch);
     fill_steps(&args, plan);
     launch->grid = plan->blocks * SHUNT_PLAN_TEAMS;
     return kernel_run(device->gpu, kernel, launch->grid, SHUNT_THREADS, &args);
 }
 
-enum shunt_status shunt_launch_start(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch)
+enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_launch *launch)
 {
     enum shape shape = launch->plan->flags & SHUNT_PLAN_LL ? LL : PLAN;
     enum shunt_type type;
@@ -282,7 +280,7 @@ enum shunt_status shunt_launch_start(struct shunt_arena *arena, struct shunt_dev
     }
     struct kernel *kernel = &loaded.kernels[shape][type][launch->op];
     launch->seen = 0;
-    status = shape == LL ? start_ll(arena, device, launch, kernel) : start_plan(arena, device, launch, kernel);
+    status = shape == LL ? start_ll(device, launch, kernel) : start_plan(device, launch, kernel);
     launch->launches++;
     shunt_gpu_leave(&scope);
     return status;

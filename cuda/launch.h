@@ -34,7 +34,7 @@ void shunt_kernels_unload(void);
  * Launch, or launch again for the blocks that left. The caller holds the process's launch lock and launches in ticket
  * order, the next only when the one before is done: there is one set of done words.
  */
-enum shunt_status shunt_launch_start(struct shunt_arena *arena, struct shunt_device *device, struct shunt_launch *launch);
+enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_launch *launch);
 
 /* 0 while running, else SHUNT_DONE_OK, _AGAIN or _ABORTED. */
 unsigned shunt_launch_done(struct shunt_device *device, struct shunt_launch *launch);

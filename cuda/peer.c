@@ -121,7 +121,6 @@ static enum shunt_reason set_up(struct shunt_arena *arena, struct shunt_gpu *gpu
 static void publish(struct shunt_card *card)
 {
     card->channel = self.device.channel;
-    card->max_blocks = self.device.max_blocks;
     card->total = self.device.layout.total;
     card->reason = self.reason;
     /* Release: who sees the state sees the fields above. */
@@ -275,21 +274,18 @@ enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum 
     return state;
 }
 
-uint32_t shunt_peer_channel(struct shunt_arena *arena, int slot)
+uint32_t shunt_peer_channel(int slot)
 {
-    (void)arena;
     return self.peers[slot].channel;
 }
 
-char *shunt_peer_scratch(struct shunt_arena *arena, int slot)
+char *shunt_peer_scratch(int slot)
 {
-    (void)arena;
     return self.peers[slot].scratch;
 }
 
-char *shunt_peer_block(struct shunt_arena *arena, int slot, uint32_t registration)
+char *shunt_peer_block(int slot, uint32_t registration)
 {
-    (void)arena;
     return self.peers[slot].blocks[registration];
 }
 
@@ -311,9 +307,8 @@ bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket)
     return atomic_load_explicit(&shunt_card(arena, slot)->failed, memory_order_acquire) == ticket;
 }
 
-uint32_t shunt_peer_ll_turn(struct shunt_arena *arena, int slot)
+uint32_t shunt_peer_ll_turn(int slot)
 {
-    (void)arena;
     return self.peers[slot].ll_turn++ & 1;
 }
 

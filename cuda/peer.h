@@ -63,9 +63,9 @@ enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED 
 enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum shunt_reason *reason);
 
 /* The channel of an open peer, its scratch as mapped here, and a registered block of it (NULL: not open). */
-uint32_t shunt_peer_channel(struct shunt_arena *arena, int slot);
-char *shunt_peer_scratch(struct shunt_arena *arena, int slot);
-char *shunt_peer_block(struct shunt_arena *arena, int slot, uint32_t registration);
+uint32_t shunt_peer_channel(int slot);
+char *shunt_peer_scratch(int slot);
+char *shunt_peer_block(int slot, uint32_t registration);
 
 /* Decider's question: has the process in slot `user` opened registration `registration` of the one in `owner`? */
 bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration);
@@ -82,7 +82,7 @@ void shunt_peer_fail(struct shunt_arena *arena, uint64_t ticket);
 bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket);
 
 /* Our own LL parity with a peer: toggles with each LL operation that both take part in. */
-uint32_t shunt_peer_ll_turn(struct shunt_arena *arena, int slot);
+uint32_t shunt_peer_ll_turn(int slot);
 
 /* Have peers declared something dead that is open here? Then close it, while no operation of this process is under way. */
 bool shunt_peers_untidy(void);
@@ -109,7 +109,6 @@ struct shunt_card {
     _Atomic uint32_t state;
     uint32_t channel;
     uint32_t reason; /* of REFUSED */
-    uint32_t max_blocks;
     unsigned char uuid[16];
     uint64_t total; /* bytes of scratch: peers whose settings differ do not understand each other */
     _Atomic uint32_t version; /* grows with every change of a registration */
