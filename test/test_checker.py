@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The checker itself, under the bare host MPI: it passes there, and it sees each way of being wrong."""
+import os
 import pathlib
+import shutil
+import subprocess
 
 import pytest
 
-from harness import PROGRAMS, mpirun, run
+from harness import MARK, PROGRAMS, mpirun, run, wait_for
 
 HOST = ["--send", "H", "--recv", "H"]
 MIXED = ["--type", "FLOAT,SHORT_INT,INT", "--op", "SUM,MINLOC", "--count", "1,9", "--data", "rough"]
@@ -108,3 +111,19 @@ def test_limit_ends_everything():
     assert result.rc is None and "started" in result.out and result.seconds < 10
     commands = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in commands if command.startswith(b"sleep\x00123")]
+
+
+@pytest.mark.parametrize("ranks", [True, False])
+def test_launcher_that_hangs_alone_is_seen(ranks, tmp_path):
+    """And not taken for that while one of its ranks is there."""
+    mark = f"launcher-{os.getpid()}-{ranks}"
+    launcher = shutil.copy("/bin/sh", tmp_path / "orterun")
+    script = "sleep 20 & wait" if ranks else "while read line; do :; done"
+    process = subprocess.Popen([launcher, "-c", script], env={**os.environ, MARK: mark}, stdin=subprocess.PIPE)
+    try:
+        assert wait_for(process, 2, mark, look=0.1) == (None, not ranks)
+    finally:
+        subprocess.run(["pkill", "-P", str(process.pid)], check=False)
+        process.kill()
+        process.wait()
+        process.stdin.close()
