@@ -134,7 +134,7 @@ template <class T, class Op>
 static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, const ll_place &at, const ll_unit &mine,
                                                   patience &wait, ll_unit *sum)
 {
-    ll_unit total = mine;
+    shunt_total<T, Op, gpu_vec> total[SHUNT_LL_UNIT / 16] = {};
 
     for (uint32_t q = 0; q < a.head.n; q++) {
         ll_unit theirs = mine;
@@ -144,10 +144,16 @@ static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, const 
                 return state;
         }
 #pragma unroll
-        for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
-            total.v[k] = q == 0 ? theirs.v[k] : vec_apply<T, Op>(total.v[k], theirs.v[k]);
+        for (int k = 0; k < SHUNT_LL_UNIT / 16; k++) {
+            if (q == 0)
+                total[k].first(theirs.v[k]);
+            else
+                total[k].next(theirs.v[k]);
+        }
     }
-    *sum = total;
+#pragma unroll
+    for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
+        sum->v[k] = total[k].value();
     return POLL_OK;
 }
 

@@ -65,8 +65,13 @@ template <> constexpr bool shunt_bitwise<shunt_op_BAND> = true;
 template <> constexpr bool shunt_bitwise<shunt_op_BOR> = true;
 template <> constexpr bool shunt_bitwise<shunt_op_BXOR> = true;
 
-/* a op b for each element of a vector; bitwise operations do not care where elements begin, so they take words. */
-template <class T, class Op> static __device__ __forceinline__ gpu_vec vec_apply(gpu_vec a, gpu_vec b)
+/* a op b of two elements, or of each two elements of vectors: bitwise operations take words, wherever elements begin. */
+template <class T, class Op> static __device__ __forceinline__ T combine(T a, T b)
+{
+    return Op::template apply<T>(a, b);
+}
+
+template <class T, class Op> static __device__ __forceinline__ gpu_vec combine(gpu_vec a, gpu_vec b)
 {
     using E = typename std::conditional<shunt_bitwise<Op>, uint32_t, T>::type;
     E x[16 / sizeof(E)], y[16 / sizeof(E)];
@@ -79,5 +84,23 @@ template <class T, class Op> static __device__ __forceinline__ gpu_vec vec_apply
     memcpy(&a, x, 16);
     return a;
 }
+
+/* Operands V, which are elements T or vectors of them, combined one after the other in the order of the calls. */
+template <class T, class Op, class V> struct shunt_total {
+    V total;
+
+    __device__ __forceinline__ void first(V v)
+    {
+        total = v;
+    }
+    __device__ __forceinline__ void next(V v)
+    {
+        total = combine<T, Op>(total, v);
+    }
+    __device__ __forceinline__ V value() const
+    {
+        return total;
+    }
+};
 
 #endif

@@ -152,11 +152,13 @@ static __device__ void reduce_elements(const span &s, uint32_t n_in, uint32_t n_
 {
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
         uint64_t at = offset + (uint64_t)i * sizeof(T);
-        T sum = gpu_load_fresh((const T *)(s.from[0] + at));
+        shunt_total<T, Op, T> sum;
+        sum.first(gpu_load_fresh((const T *)(s.from[0] + at)));
         for (uint32_t k = 1; k < n_in; k++)
-            sum = Op::template apply<T>(sum, gpu_load_fresh((const T *)(s.from[k] + at)));
+            sum.next(gpu_load_fresh((const T *)(s.from[k] + at)));
+        T total = sum.value();
         for (uint32_t k = 0; k < n_out; k++)
-            gpu_store((T *)(s.to[k] + at), sum);
+            gpu_store((T *)(s.to[k] + at), total);
     }
 }
 
@@ -164,11 +166,11 @@ template <class T, class Op, int U>
 static __device__ __forceinline__ void reduce_vectors(const span &s, uint32_t n_in, uint32_t n_out, uint64_t at,
                                                       uint64_t step)
 {
-    gpu_vec sum[U];
+    shunt_total<T, Op, gpu_vec> sum[U];
 
 #pragma unroll
     for (int u = 0; u < U; u++)
-        sum[u] = gpu_load_fresh_vec(s.from[0] + at + u * step);
+        sum[u].first(gpu_load_fresh_vec(s.from[0] + at + u * step));
     for (uint32_t k = 1; k < n_in; k++) {
         gpu_vec v[U];
 #pragma unroll
@@ -176,12 +178,16 @@ static __device__ __forceinline__ void reduce_vectors(const span &s, uint32_t n_
             v[u] = gpu_load_fresh_vec(s.from[k] + at + u * step);
 #pragma unroll
         for (int u = 0; u < U; u++)
-            sum[u] = vec_apply<T, Op>(sum[u], v[u]);
+            sum[u].next(v[u]);
     }
+    gpu_vec total[U];
+#pragma unroll
+    for (int u = 0; u < U; u++)
+        total[u] = sum[u].value();
     for (uint32_t k = 0; k < n_out; k++) {
 #pragma unroll
         for (int u = 0; u < U; u++)
-            gpu_store_vec(s.to[k] + at + u * step, sum[u]);
+            gpu_store_vec(s.to[k] + at + u * step, total[u]);
     }
 }
 
