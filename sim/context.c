@@ -50,7 +50,7 @@ static void map_block(struct sim_block *block, void *data)
 /* With sim.lock held: give the context its executor, which sees at once all memory there is. */
 static CUresult start(struct CUctx_st *c)
 {
-    CUresult result = sim_executor_start(&c->executor);
+    CUresult result = sim_executor_start(&c->executor, sim_config()->visible[c->device]);
     if (result)
         return result;
     sim_table_lock();

@@ -157,7 +157,7 @@ static inline bool sim_same_context(CUcontext ctx, unsigned long long id)
 /* What stays wrong once an executor has died */
 CUresult sim_error(CUcontext ctx);
 
-CUresult sim_executor_start(struct sim_executor *e);
+CUresult sim_executor_start(struct sim_executor *e, int gpu);
 void sim_executor_stop(struct sim_executor *e);
 bool sim_executor_gone(struct sim_executor *e);
 CUresult sim_request(struct sim_executor *e, const struct sim_request *request,

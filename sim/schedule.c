@@ -3,8 +3,9 @@
  * The blocks of a launch, one after the other on the calling OS thread, until all have ended.
  *
  * Settings, read once: SHUNT_SIM_MEAN=1 (blocks start in random order with garbage in shared memory, peer writes are
- * held back, threads are interrupted at random accesses), SHUNT_SIM_SEED=n (repeats the random choices of a process),
- * SHUNT_SIM_RESIDENT=n (at most so many blocks of a launch run at the same time).
+ * held back, threads are interrupted at random accesses), SHUNT_SIM_SEED=n (repeats the random choices of a process,
+ * which are others on each GPU: SHUNT_SIM_GPU=n, set by libcuda), SHUNT_SIM_RESIDENT=n (at most so many blocks of a
+ * launch run at the same time).
  */
 #include <link.h>
 #include <pthread.h>
@@ -25,7 +26,7 @@ __thread struct sim_launch *sim_running;
 static pthread_once_t settings_once = PTHREAD_ONCE_INIT;
 static struct {
     bool mean;
-    uint64_t seed;
+    uint64_t seed, gpu;
     unsigned resident; /* 0: all */
 } settings;
 static uint64_t launches; /* so far: every launch has its own sequence of random numbers */
@@ -48,6 +49,7 @@ static void read_settings(void)
 {
     settings.mean = read_number("SHUNT_SIM_MEAN", 0) != 0;
     settings.seed = read_number("SHUNT_SIM_SEED", sim_clock());
+    settings.gpu = read_number("SHUNT_SIM_GPU", 0);
     settings.resident = (unsigned)read_number("SHUNT_SIM_RESIDENT", 0);
 }
 
@@ -173,7 +175,7 @@ void sim_launch_run(const char *name, void (*body)(const void *args), const void
         .block_dim = {block[0], block[1], block[2]},
         .blocks = grid[0] * grid[1] * grid[2],
         .threads = block[0] * block[1] * block[2],
-        .random = (settings.seed + 1) * 0x9e3779b97f4a7c15ull ^
+        .random = (settings.seed * 64 + settings.gpu + 1) * 0x9e3779b97f4a7c15ull ^
                   (__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED) * 0xbf58476d1ce4e5b9ull | 1),
         .until_switch = 1,
     };

@@ -19,17 +19,20 @@
 extern char **environ;
 
 /*
- * The environment without what would load other libraries into the executor. Freed by the caller.
+ * The environment without what would load other libraries into the executor, and with `gpu`, a
+ * definition of SHUNT_SIM_GPU. Freed by the caller.
  */
-static char **clean_environment(void)
+static char **make_environment(char *gpu)
 {
     size_t n = 0, kept = 0;
     while (environ && environ[n])
         n++;
-    char **copy = calloc(n + 1, sizeof *copy);
+    char **copy = calloc(n + 2, sizeof *copy);
     for (size_t i = 0; copy && i < n; i++)
         if (strncmp(environ[i], "LD_PRELOAD=", 11))
             copy[kept++] = environ[i];
+    if (copy)
+        copy[kept] = gpu;
     return copy;
 }
 
@@ -53,14 +56,15 @@ static bool make_socket(int *ours, int *theirs)
     return false;
 }
 
-static bool spawn(const char *path, int socket)
+static bool spawn(const char *path, int socket, int gpu)
 {
     posix_spawn_file_actions_t actions;
-    char pid_text[16], name[] = "shunt-sim-executor";
+    char pid_text[16], gpu_text[32], name[] = "shunt-sim-executor";
     char *arguments[] = {name, pid_text, NULL};
-    char **environment = clean_environment();
+    char **environment = make_environment(gpu_text);
     pid_t pid;
     snprintf(pid_text, sizeof pid_text, "%d", getpid());
+    snprintf(gpu_text, sizeof gpu_text, "SHUNT_SIM_GPU=%d", gpu);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, socket, SIM_FD_SOCKET);
     posix_spawn_file_actions_adddup2(&actions, sim.shared_fd, SIM_FD_SHARED);
@@ -87,7 +91,7 @@ static bool receive(int socket, struct sim_reply *reply, int ms)
     return ready == 1 && recv(socket, reply, sizeof *reply, 0) == sizeof *reply;
 }
 
-CUresult sim_executor_start(struct sim_executor *e)
+CUresult sim_executor_start(struct sim_executor *e, int gpu)
 {
     char path[PATH_MAX];
     int ours, theirs, saved = errno;
@@ -97,7 +101,7 @@ CUresult sim_executor_start(struct sim_executor *e)
         return CUDA_ERROR_SYSTEM_NOT_READY;
     if (!make_socket(&ours, &theirs))
         return CUDA_ERROR_OPERATING_SYSTEM;
-    bool started = spawn(path, theirs);
+    bool started = spawn(path, theirs, gpu);
     close(theirs);
     if (started && receive(ours, &ready, 30000)) {
         e->socket = ours;
