@@ -16,6 +16,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "sanitize: also run in the build with sanitizers")
 
 
+def pytest_report_header(config):
+    return "simulated GPUs: " + " ".join(f"{name}={value}" for name, value in harness.MEAN.items())
+
+
 def belongs(item, slow):
     """MPICH's ranks spin without yielding: more than two of them take for ever on few cores."""
     params = getattr(item, "callspec", None) and item.callspec.params or {}

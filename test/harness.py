@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import pathlib
+import random
 import re
 import signal
 import subprocess
@@ -29,6 +30,9 @@ LIBRARY = PREFIX / "lib/libshunt.so"
 FAMILIES = ["openmpi", "mpich"]
 REAL_GPUS = os.environ.get("SHUNT_TEST_GPU") == "1"
 SANITIZE = BUILD["sanitize"] == "yes"
+# The simulated GPUs are mean: SHUNT_SIM_SEED=N repeats their choices, SHUNT_SIM_MEAN=0 makes them kind
+MEAN = {"SHUNT_SIM_MEAN": os.environ.get("SHUNT_SIM_MEAN", "1"),
+        "SHUNT_SIM_SEED": os.environ.get("SHUNT_SIM_SEED", str(random.randrange(1 << 30)))}
 HUNG_LAUNCHERS = 3  # so often in a row is more than the host's flaw
 MARK = "CHECK_RUN"  # in the environment of every process of a run, so that it can be found again
 HOST_FILES = ("vader_segment", "sm_segment", "mpich", "osc_", "pmix", "ompi", "sem.", "psm")  # of the host MPIs
@@ -60,7 +64,8 @@ class Result:
 
     def __str__(self):
         end = "over its time limit" if self.rc is None else f"exit code {self.rc}"
-        return f"{' '.join(map(str, self.command))}\n{end} after {self.seconds:.1f} s\n{self.out}\n{self.err}"
+        mean = " ".join(f"{name}={value}" for name, value in MEAN.items())
+        return f"{' '.join(map(str, self.command))}\n{end} after {self.seconds:.1f} s, {mean}\n{self.out}\n{self.err}"
 
     def good(self):
         assert self.rc == 0, str(self)
@@ -197,6 +202,7 @@ def mpirun(*words, limit=60, **more):
 def environment(mark):
     env = {name: value for name, value in os.environ.items()
            if not name.startswith(("SHUNT_", "OMPI_", "PMIX_", "PMI_", "LD_PRELOAD"))}
+    env.update(MEAN)
     env[MARK] = mark
     if SANITIZE:
         env["ASAN_OPTIONS"] = "detect_leaks=0:verify_asan_link_order=0:abort_on_error=0:exitcode=99"
