@@ -245,7 +245,8 @@ static enum shunt_reason open_peers(struct waiter *w, const int *slots)
 static void fill_post(struct shunt_arena *arena, const struct shunt_device *device, const struct shunt_task *task,
                       struct shunt_post *post)
 {
-    bool large = task->count * shunt_type_size(task->type) >= shunt_select_zero_copy_bytes();
+    uint64_t bytes = task->count * shunt_type_size(task->type);
+    bool large = bytes >= shunt_select_zero_copy_bytes();
 
     *post = (struct shunt_post){
         .coll = task->coll,
@@ -257,7 +258,7 @@ static void fill_post(struct shunt_arena *arena, const struct shunt_device *devi
         .max_blocks = device->max_blocks,
         .gpu = (uint16_t)device->channel,
     };
-    shunt_place_of(arena, task->recv, &task->recv_mem, large, &post->recv);
+    shunt_place_of(arena, task->recv, bytes, &task->recv_mem, large, &post->recv);
     post->send = (struct shunt_place){ .align = (uint32_t)((uintptr_t)task->send % 256), .id = task->send_mem.id };
 }
 
@@ -441,4 +442,13 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
         return SHUNT_PASS;
     }
     return arrive_and_wait(&w, device, task, slots, outcome);
+}
+
+int shunt_coll_flush(void)
+{
+    /* Under the lock, as for tidying: what has not arrived has no decision that counts on open blocks. */
+    pthread_mutex_lock(&process.lock);
+    int left = shunt_peers_flush(process.arrived == NULL);
+    pthread_mutex_unlock(&process.lock);
+    return left;
 }

@@ -21,6 +21,12 @@ struct shunt_outcome {
 enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
                                  const struct shunt_progress *progress, struct shunt_outcome *outcome);
 
+/*
+ * Close what is open here of the peers' user memory, unless an operation of this process is under way. Answers how many
+ * blocks are still open.
+ */
+int shunt_coll_flush(void);
+
 /* Check the settings that name algorithms, once, at start: says what is refused and what is allowed. */
 void shunt_select_start(void);
 

@@ -13,13 +13,18 @@ cuda_sources += \
 	%reldir%/kernels.def \
 	%reldir%/launch.c \
 	%reldir%/launch.h \
+	%reldir%/mailbox.c \
+	%reldir%/mailbox.h \
 	%reldir%/memory.c \
 	%reldir%/peer.c \
 	%reldir%/peer.h \
 	%reldir%/registry.c \
+	%reldir%/registry.h \
 	%reldir%/stage.c \
 	%reldir%/types.c \
-	%reldir%/types.h
+	%reldir%/types.h \
+	%reldir%/vmm.c \
+	%reldir%/vmm.h
 
 # What kernels.cu is made of: the image is made again when one of them changes. No contraction of products and sums:
 # every kernel must give the same bits.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* This process's GPU as its peers use it, and theirs as this one uses them; see peer.h. */
-#include "cuda/peer.h"
+#include "cuda/registry.h"
 
 #include <string.h>
 
@@ -79,7 +79,7 @@ static void describe_gpu(struct shunt_device *device, struct shunt_card *card)
         SHUNT_CUDA(cuDeviceTotalMem_v2(&memory, handle));
     }
     memcpy(card->uuid, &uuid, sizeof card->uuid);
-    shunt_registry_limit(memory / 8);
+    shunt_registry_start(device->gpu, card, shunt_conf->peer_size != 0 ? shunt_conf->peer_size : memory / 8);
 }
 
 /* Inside the context: kernels, scratch, and the handle that peers open it with. */
@@ -236,13 +236,13 @@ static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
 
 static void follow(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
 {
-    struct shunt_card *mine = shunt_card(arena, shunt_arena_self(arena)), *theirs = shunt_card(arena, slot);
     struct shunt_gpu_scope scope;
 
-    if (atomic_load_explicit(&theirs->version, memory_order_relaxed) == peer->version || theirs == mine)
+    if (atomic_load_explicit(&shunt_card(arena, slot)->version, memory_order_relaxed) == peer->version ||
+        slot == shunt_arena_self(arena))
         return;
     if (shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
-        shunt_registry_follow(mine, theirs, peer);
+        shunt_registry_follow(arena, slot, false);
         shunt_gpu_leave(&scope);
     }
 }
@@ -286,15 +286,29 @@ char *shunt_peer_scratch(int slot)
 
 char *shunt_peer_block(int slot, uint32_t registration)
 {
-    return self.peers[slot].blocks[registration];
+    struct shunt_block *block = &self.peers[slot].blocks[shunt_entry_of(registration)];
+
+    shunt_block_use(block);
+    return block->address;
+}
+
+struct shunt_peer *shunt_peer_at(int slot)
+{
+    return &self.peers[slot];
 }
 
 bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration)
 {
-    uint32_t channel = shunt_card(arena, owner)->channel;
-    uint64_t opened = atomic_load_explicit(&shunt_card(arena, user)->opened[channel], memory_order_acquire);
+    struct shunt_card *card = shunt_card(arena, owner);
+    uint32_t r = shunt_entry_of(registration);
 
-    return registration != 0 && registration <= SHUNT_REGISTRATIONS && (opened >> registration & 1);
+    if (registration == 0 || r > SHUNT_REGISTRATIONS)
+        return false;
+    if (atomic_load_explicit(&shunt_card(arena, user)->opened[card->channel][r], memory_order_acquire) == registration)
+        return true;
+    if (!(atomic_load_explicit(&card->missed, memory_order_relaxed) >> r & 1))
+        atomic_fetch_or_explicit(&card->missed, 1ull << r, memory_order_relaxed);
+    return false;
 }
 
 void shunt_peer_fail(struct shunt_arena *arena, uint64_t ticket)
@@ -314,27 +328,37 @@ uint32_t shunt_peer_ll_turn(int slot)
 
 void shunt_peers_tidy(struct shunt_arena *arena)
 {
-    struct shunt_card *mine = shunt_card(arena, shunt_arena_self(arena));
     int n = shunt_arena_local_size(arena);
 
     pthread_mutex_lock(&self.lock);
+    shunt_registry_begin_pass();
     for (int slot = 0; slot < n; slot++) {
         struct shunt_gpu_scope scope;
-        if (!self.peers[slot].dead_blocks || shunt_gpu_enter(self.device.gpu, &scope) != SHUNT_OK)
+        if (!self.peers[slot].untidy || shunt_gpu_enter(self.device.gpu, &scope) != SHUNT_OK)
             continue;
-        shunt_registry_tidy(mine, shunt_card(arena, slot), &self.peers[slot]);
+        shunt_registry_follow(arena, slot, true);
         shunt_gpu_leave(&scope);
     }
-    shunt_registry_tidied();
     pthread_mutex_unlock(&self.lock);
+}
+
+int shunt_peers_flush(bool idle)
+{
+    struct shunt_gpu_scope scope;
+    int left = 0;
+
+    pthread_mutex_lock(&self.lock);
+    if (self.state == READY && shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
+        shunt_registry_sweep();
+        left = shunt_registry_close_all(idle);
+        shunt_gpu_leave(&scope);
+    }
+    pthread_mutex_unlock(&self.lock);
+    return left;
 }
 
 static void close_peer(struct shunt_peer *peer)
 {
-    for (uint32_t r = 1; r <= SHUNT_REGISTRATIONS; r++) {
-        if (peer->blocks[r] != NULL)
-            shunt_driver.cuIpcCloseMemHandle((CUdeviceptr)peer->blocks[r]);
-    }
     if (peer->state == SHUNT_PEER_OPEN && peer->scratch != self.device.scratch)
         shunt_driver.cuIpcCloseMemHandle((CUdeviceptr)peer->scratch);
     memset(peer, 0, sizeof *peer);
@@ -347,6 +371,7 @@ void shunt_peers_close(void)
     pthread_mutex_lock(&self.lock);
     /* Quietly: the application may have reset the device. */
     if (self.state == READY && self.device.gpu->id == self.device.context && shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
+        shunt_registry_close_all(true);
         for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++)
             close_peer(&self.peers[slot]);
         shunt_kernels_unload();
@@ -356,6 +381,7 @@ void shunt_peers_close(void)
     }
     for (int i = 0; i < KNOWN; i++)
         atomic_store(&known[i], 0);
+    shunt_registry_stop();
     self.state = FAILED;
     self.reason = SHUNT_REASON_FINALIZED;
     pthread_mutex_unlock(&self.lock);

@@ -19,8 +19,6 @@
 #include "cuda/kargs.h"
 #include "cuda/types.h"
 
-#define SHUNT_REGISTRATIONS 40 /* blocks of user memory that a process has exported at a time */
-
 /* Where things lie in scratch; equal on all processes, because it follows from what they all know. */
 struct shunt_layout {
     uint64_t ll_bytes;   /* of one channel and parity */
@@ -62,19 +60,25 @@ enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED 
  */
 enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum shunt_reason *reason);
 
-/* The channel of an open peer, its scratch as mapped here, and a registered block of it (NULL: not open). */
+/*
+ * The channel of an open peer, its scratch as mapped here, and a registered block of it, which is to be used now: only
+ * for an operation whose decision counts on it.
+ */
 uint32_t shunt_peer_channel(int slot);
 char *shunt_peer_scratch(int slot);
 char *shunt_peer_block(int slot, uint32_t registration);
 
-/* Decider's question: has the process in slot `user` opened registration `registration` of the one in `owner`? */
+/*
+ * Decider's question: has the process in slot `user` opened registration `registration` of the one in `owner`? If not,
+ * the owner is told that it was missed, and offers it again.
+ */
 bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration);
 
 /*
- * Where `p` is, for the post. A large buffer that comes again is registered on its second use; until then, and for
- * memory that cannot be exported, place->reg is 0. `large`: this operation would profit.
+ * Where the `bytes` at `p` are, for the post. A large buffer that comes again is registered on its second use; until
+ * then, and for memory that cannot be exported, place->reg is 0. `large`: this operation would profit.
  */
-void shunt_place_of(struct shunt_arena *arena, const void *p, const struct shunt_mem *mem, bool large,
+void shunt_place_of(struct shunt_arena *arena, const void *p, uint64_t bytes, const struct shunt_mem *mem, bool large,
                     struct shunt_place *place);
 
 /* Say that operation `ticket` has failed here, so that the peers' kernels do not wait for it; ask about a peer. */
@@ -84,65 +88,20 @@ bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket);
 /* Our own LL parity with a peer: toggles with each LL operation that both take part in. */
 uint32_t shunt_peer_ll_turn(int slot);
 
-/* Have peers declared something dead that is open here? Then close it, while no operation of this process is under way. */
+/*
+ * Is something open here that peers have declared dead, or something wanted for which there is no room? Then close and
+ * open, while no operation of this process is under way.
+ */
 bool shunt_peers_untidy(void);
 void shunt_peers_tidy(struct shunt_arena *arena);
 
+/*
+ * Publish what of ours is dead; close all blocks of peers if no operation of this process is under way (`idle`).
+ * Answers how many are open then.
+ */
+int shunt_peers_flush(bool idle);
+
 /* At Finalize: close what is open, give back scratch. */
 void shunt_peers_close(void);
-
-/* ---- between peer.c and registry.c ---- */
-
-enum { SHUNT_REG_FREE, SHUNT_REG_LIVE, SHUNT_REG_DEAD };
-
-/* One exported block of user memory on a card. Written by the owner; LIVE is stored last, with release. */
-struct shunt_registration {
-    _Atomic uint32_t state;
-    CUipcMemHandle handle;
-    uint64_t base, size, id;
-};
-
-enum { SHUNT_CARD_NONE, SHUNT_CARD_OPEN, SHUNT_CARD_REFUSED };
-
-/* What a process publishes of itself (shunt_arena_card). `state` is stored last, with release. */
-struct shunt_card {
-    _Atomic uint32_t state;
-    uint32_t channel;
-    uint32_t reason; /* of REFUSED */
-    unsigned char uuid[16];
-    uint64_t total; /* bytes of scratch: peers whose settings differ do not understand each other */
-    _Atomic uint32_t version; /* grows with every change of a registration */
-    _Atomic uint64_t failed;  /* ticket of the last operation that this process could not launch or finish */
-    CUipcMemHandle scratch;
-    _Atomic uint64_t opened[SHUNT_KRANKS]; /* [owner's channel]: bit r: I have opened its registration r */
-    struct shunt_registration registrations[SHUNT_REGISTRATIONS + 1]; /* [0] is never used: 0 means none */
-};
-_Static_assert(sizeof(struct shunt_card) <= SHUNT_CARD_BYTES, "a card must fit in its page of the arena");
-
-static inline struct shunt_card *shunt_card(struct shunt_arena *arena, int slot)
-{
-    return shunt_arena_card(arena, slot);
-}
-
-/* This process's view of a peer. */
-struct shunt_peer {
-    enum shunt_peer_state state;
-    enum shunt_reason reason;
-    uint32_t channel;
-    uint32_t version; /* of the peer's card when last followed */
-    uint32_t ll_turn;
-    bool dead_blocks; /* some opened block has been declared dead */
-    char *scratch;
-    char *blocks[SHUNT_REGISTRATIONS + 1]; /* NULL: not open */
-    uint64_t sizes[SHUNT_REGISTRATIONS + 1];
-};
-
-/* Open what a peer has newly registered; close what it has declared dead. Called inside the device's context. */
-void shunt_registry_follow(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer);
-void shunt_registry_tidy(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer);
-/* All peers have been gone through: nothing is untidy any more. */
-void shunt_registry_tidied(void);
-/* Peers may map at most this many bytes of ours, and we of theirs. */
-void shunt_registry_limit(uint64_t bytes);
 
 #endif

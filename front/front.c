@@ -26,6 +26,7 @@
 #include "front/slots.h"
 #include "include/shunt.h"
 
+static struct shunt_services services;
 static void *next[SHUNT_NSLOTS], *target[SHUNT_NSLOTS];
 static struct shunt_conf conf;
 static struct shunt_library library;
@@ -116,6 +117,7 @@ static bool start_engine(void)
         .find = find_symbol,
         .next = next,
         .target = target,
+        .services = &services,
     };
     front.log = shunt_log;
     if (start(&front) != SHUNT_OK)
@@ -246,4 +248,10 @@ const char *shunt_version(void)
 const char *shunt_mode(void)
 {
     return atomic_load_explicit(&mode, memory_order_acquire);
+}
+
+int shunt_flush(void)
+{
+    /* Acquire: once started, the services are those of the engine, or none. */
+    return atomic_load_explicit(&started, memory_order_acquire) && services.flush ? services.flush() : 0;
 }

@@ -15,6 +15,11 @@
 struct shunt_conf;
 struct shunt_log_state;
 
+/* What libshunt.so offers besides MPI and only an engine can do. A function that is NULL has nothing to do. */
+struct shunt_services {
+    int (*flush)(void); /* shunt_flush */
+};
+
 /* One per thread, in the thread-local storage of the front, where the fastest model works. At most 64 bytes. */
 struct shunt_thread {
     volatile uintptr_t *outer; /* see mpi/shim.h: the mark of the call of the program that is under way, or NULL */
@@ -30,6 +35,7 @@ struct shunt_front {
     void *(*find)(const char *symbol); /* any function of the host, NULL if it has none of that name */
     void *const *next;                 /* the host's functions, NULL where it has none */
     void **target;                     /* in: as next; the engine puts its shims here before it returns */
+    struct shunt_services *services;   /* in: zero; filled likewise */
 };
 
 /*

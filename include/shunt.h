@@ -42,6 +42,25 @@ SHUNT_PUBLIC const char *shunt_version(void);
  */
 SHUNT_PUBLIC const char *shunt_mode(void);
 
+/*
+ * Close what this process holds open of other processes' device memory.
+ *
+ * Large buffers that come again are opened by the ranks that they are reduced with, and the driver keeps memory that
+ * somebody has open, even when its owner has freed it. shunt closes such memory by itself in its next calls. A program
+ * that wants it back at once, between two phases that each fill the GPU, calls this on all ranks:
+ *
+ *     cudaFree(old);
+ *     shunt_flush();
+ *     MPI_Barrier(MPI_COMM_WORLD);     now no rank has it open
+ *     cudaMalloc(&new, almost_all_of_the_gpu);
+ *
+ * Answers how much is still open, in allocations: 0, unless another thread is inside an MPI call that runs on the GPUs;
+ * then nothing is closed. What is used again is opened again. No buffer, request or communicator is touched, and no
+ * other rank need call it. May be called by any thread at any time; does nothing outside of MPI_Init ... MPI_Finalize.
+ * Like cudaFree it may wait for work that this process has given to its GPU.
+ */
+SHUNT_PUBLIC int shunt_flush(void);
+
 #ifdef __cplusplus
 }
 #endif

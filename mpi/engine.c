@@ -5,6 +5,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "config.h"
+#include "mpi/life.h"
 #include "mpi/shim.h"
 
 struct shunt_host_table shunt_host;
@@ -42,6 +43,7 @@ enum shunt_status shunt_engine_start(const struct shunt_front *front)
     shunt_thread = front->thread;
     memcpy(shunt_next, front->next, sizeof shunt_next);
     fill_host_table(front);
+    front->services->flush = shunt_life_flush;
     place_shims(front);
     return SHUNT_OK;
 }

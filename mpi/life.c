@@ -46,6 +46,16 @@ bool shunt_life_forked(void)
     return atomic_load_explicit(&life.forked, memory_order_relaxed);
 }
 
+int shunt_life_flush(void)
+{
+    int saved = errno, left = 0;
+
+    if (!shunt_life_forked() && shunt_life_arena() && shunt_gpu_in_use())
+        left = shunt_coll_flush();
+    errno = saved;
+    return left;
+}
+
 static void enter_child(void)
 {
     atomic_store_explicit(&life.forked, true, memory_order_relaxed);

@@ -15,4 +15,7 @@ MPI_Group shunt_life_world_group(void);
 /* Is this a child of fork? It must not touch CUDA, the arena or any lock of ours. */
 bool shunt_life_forked(void);
 
+/* shunt_flush (include/shunt.h). */
+int shunt_life_flush(void);
+
 #endif
