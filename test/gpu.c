@@ -4,6 +4,7 @@
 #include "test/gpu.h"
 
 #include <dlfcn.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,9 @@
     RT(cudaMallocAsync, (void **, size_t, void *))                \
     RT(cudaFreeAsync, (void *, void *))                           \
     RT(cudaMemcpy, (void *, const void *, size_t, int))           \
+    RT(cudaIpcGetMemHandle, (struct gpu_handle *, void *))        \
+    RT(cudaIpcOpenMemHandle, (void **, struct gpu_handle, unsigned)) \
+    RT(cudaIpcCloseMemHandle, (void *))                           \
     RT(cudaDeviceSynchronize, (void))                             \
     RT(cudaDeviceReset, (void))                                   \
     RT(cudaMemGetInfo, (size_t *, size_t *))                      \
@@ -56,7 +60,9 @@ struct access {
     DRV(cuMemSetAccess, (void *, size_t, const struct access *, size_t))                     \
     DRV(cuMemUnmap, (void *, size_t))                                                        \
     DRV(cuMemAddressFree, (void *, size_t))                                                  \
-    DRV(cuMemRelease, (unsigned long long))
+    DRV(cuMemRelease, (unsigned long long))                                                  \
+    DRV(cuMemExportToShareableHandle, (void *, unsigned long long, int, unsigned long long)) \
+    DRV(cuMemImportFromShareableHandle, (unsigned long long *, void *, int))
 
 #define DECLARE(name, arguments) static int(*name) arguments;
 RUNTIME(DECLARE)
@@ -146,18 +152,53 @@ bool gpu_kind_on_host(char kind)
     return kind == 'H' || kind == 'P';
 }
 
-static void alloc_vmm(struct gpu_block *block, size_t bytes)
+/* What cuMemCreate is asked for; handles: 1 for file descriptors. */
+static struct allocation physical(int handles)
 {
-    struct allocation what = {.type = 1, .location = {1, device_now}};
+    return (struct allocation){.type = 1, .handles = handles, .location = {1, device_now}};
+}
+
+/* Piece i of the reserved range, with the memory of that handle. */
+static void map_piece(struct gpu_block *block, int i, unsigned long long memory)
+{
     struct access access = {{1, device_now}, 3};
-    size_t grain = 0;
+    char *at = (char *)block->root + (size_t)i * block->piece;
+
+    CHECK(cuMemMap(at, block->piece, 0, memory, 0));
+    CHECK(cuMemSetAccess(at, block->piece, &access, 1));
+    block->vmm[i] = memory;
+}
+
+static void unmap_piece(struct gpu_block *block, int i)
+{
+    CHECK(cuMemUnmap((char *)block->root + (size_t)i * block->piece, block->piece));
+}
+
+/* A range of at most `most` pieces of the same size. */
+static void alloc_vmm(struct gpu_block *block, size_t bytes, int handles, size_t most)
+{
+    struct allocation what = physical(handles);
+    size_t grain = 0, pieces;
 
     CHECK(cuMemGetAllocationGranularity(&grain, &what, 0));
-    block->root_bytes = (bytes + grain - 1) / grain * grain;
-    CHECK(cuMemCreate(&block->vmm, block->root_bytes, &what, 0));
+    block->piece = (bytes + grain * most - 1) / (grain * most) * grain;
+    pieces = (bytes + block->piece - 1) / block->piece;
+    block->root_bytes = pieces * block->piece;
     CHECK(cuMemAddressReserve(&block->root, block->root_bytes, 0, NULL, 0));
-    CHECK(cuMemMap(block->root, block->root_bytes, 0, block->vmm, 0));
-    CHECK(cuMemSetAccess(block->root, block->root_bytes, &access, 1));
+    for (size_t i = 0; i < pieces; i++) {
+        unsigned long long memory;
+        CHECK(cuMemCreate(&memory, block->piece, &what, 0));
+        map_piece(block, (int)i, memory);
+    }
+}
+
+static void free_vmm(struct gpu_block *block)
+{
+    for (size_t i = 0; i * block->piece < block->root_bytes; i++) {
+        unmap_piece(block, (int)i);
+        CHECK(cuMemRelease(block->vmm[i]));
+    }
+    CHECK(cuMemAddressFree(block->root, block->root_bytes));
 }
 
 static void alloc_elsewhere(struct gpu_block *block, size_t bytes)
@@ -165,6 +206,16 @@ static void alloc_elsewhere(struct gpu_block *block, size_t bytes)
     CHECK(cudaSetDevice((device_now + 1) % device_count));
     CHECK(cudaMalloc(&block->root, bytes));
     CHECK(cudaSetDevice(device_now));
+}
+
+/* Kind R: what is used begins so much before the end of the first piece. */
+#define BEFORE_SEAM 1024
+
+static size_t alloc_pieces(struct gpu_block *block, size_t bytes)
+{
+    /* One piece more than the bytes take, for what is skipped of the first. */
+    alloc_vmm(block, bytes + bytes / (GPU_PIECES - 1) + (2u << 20), 1, GPU_PIECES);
+    return block->piece - BEFORE_SEAM;
 }
 
 /* Kind S: past a 2 MiB page, aligned like cudaMalloc itself. */
@@ -186,7 +237,9 @@ void gpu_alloc(struct gpu_block *block, char kind, size_t bytes)
         CHECK(cudaMallocAsync(&block->root, bytes, NULL));
         CHECK(cudaDeviceSynchronize());
         break;
-    case 'V': alloc_vmm(block, bytes); break;
+    case 'V': alloc_vmm(block, bytes, 0, 1); break;
+    case 'E': alloc_vmm(block, bytes, 1, 1); break;
+    case 'R': skip = alloc_pieces(block, bytes); break;
     case 'X': alloc_elsewhere(block, bytes); break;
     default: CHECK(cudaMalloc(&block->root, bytes + 2 * skip)); break;
     }
@@ -205,13 +258,66 @@ void gpu_free(struct gpu_block *block)
         CHECK(cudaDeviceSynchronize());
         break;
     case 'V':
-        CHECK(cuMemUnmap(block->root, block->root_bytes));
-        CHECK(cuMemAddressFree(block->root, block->root_bytes));
-        CHECK(cuMemRelease(block->vmm));
-        break;
+    case 'E':
+    case 'R': free_vmm(block); break;
     default: CHECK(cudaFree(block->root)); break;
     }
     *block = (struct gpu_block){0};
+}
+
+void gpu_swap(struct gpu_block *block, unsigned long long *old)
+{
+    struct allocation what = physical(1);
+    unsigned long long memory;
+
+    *old = block->vmm[0];
+    CHECK(cuMemCreate(&memory, block->piece, &what, 0));
+    unmap_piece(block, 0);
+    map_piece(block, 0, memory);
+}
+
+void gpu_swap_back(struct gpu_block *block, unsigned long long old)
+{
+    unmap_piece(block, 0);
+    CHECK(cuMemRelease(block->vmm[0]));
+    map_piece(block, 0, old);
+}
+
+void gpu_export(const struct gpu_block *block, struct gpu_handle *handle)
+{
+    CHECK(cudaIpcGetMemHandle(handle, block->root));
+}
+
+void *gpu_open(const struct gpu_handle *handle)
+{
+    void *p = NULL;
+
+    CHECK(cudaIpcOpenMemHandle(&p, *handle, 1));
+    return p;
+}
+
+void gpu_close(void *opened)
+{
+    CHECK(cudaIpcCloseMemHandle(opened));
+}
+
+int gpu_descriptor(const struct gpu_block *block)
+{
+    int descriptor = -1;
+
+    CHECK(cuMemExportToShareableHandle(&descriptor, block->vmm[0], 1, 0));
+    return descriptor;
+}
+
+void gpu_import(struct gpu_block *block, int descriptor, size_t bytes)
+{
+    unsigned long long memory;
+
+    *block = (struct gpu_block){.kind = 'E', .bytes = bytes, .piece = bytes, .root_bytes = bytes};
+    CHECK(cuMemImportFromShareableHandle(&memory, (void *)(intptr_t)descriptor, 1));
+    CHECK(cuMemAddressReserve(&block->root, bytes, 0, NULL, 0));
+    map_piece(block, 0, memory);
+    block->base = block->root;
 }
 
 void gpu_copy(void *to, const void *from, size_t bytes)

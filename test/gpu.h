@@ -14,8 +14,10 @@
  *   H malloc   P cudaMallocHost   D cudaMalloc   B cudaMalloc, data at the very start of the block
  *   S an odd place deep inside a large cudaMalloc block   M managed   A cudaMallocAsync   V cuMemCreate + cuMemMap
  *   X cudaMalloc on another GPU than the current one
+ *   E as V, exportable as a file descriptor   R the same in several pieces, the data from the first to the next
  */
-#define GPU_KINDS "HPDBSMAVX"
+#define GPU_KINDS "HPDBSMAVXER"
+#define GPU_PIECES 16 /* of a block of kind R at most */
 
 bool gpu_kind_known(char kind);
 bool gpu_kind_on_host(char kind); /* the host MPI may touch it and shunt calls it host memory */
@@ -26,7 +28,8 @@ struct gpu_block {
     size_t bytes;
     void *root; /* what to free */
     size_t root_bytes;
-    unsigned long long vmm;
+    size_t piece;                      /* kinds V, E, R: bytes of a piece, */
+    unsigned long long vmm[GPU_PIECES]; /* the memory of each */
 };
 
 /* Open CUDA and make `device` (modulo how many there are) current. Idempotent. */
@@ -39,6 +42,22 @@ int gpu_count(void);
 
 void gpu_alloc(struct gpu_block *block, char kind, size_t bytes);
 void gpu_free(struct gpu_block *block);
+
+/* Of kind E: put other memory behind the same addresses; *old is what was there. Put it back, free the other. */
+void gpu_swap(struct gpu_block *block, unsigned long long *old);
+void gpu_swap_back(struct gpu_block *block, unsigned long long old);
+
+/* CUDA IPC, as an application uses it. */
+struct gpu_handle {
+    char bytes[64];
+};
+void gpu_export(const struct gpu_block *block, struct gpu_handle *handle);
+void *gpu_open(const struct gpu_handle *handle);
+void gpu_close(void *opened);
+
+/* Of kind E: a new descriptor of its memory; a block of another process's memory, to be freed by gpu_free. */
+int gpu_descriptor(const struct gpu_block *block);
+void gpu_import(struct gpu_block *block, int descriptor, size_t bytes);
 
 /* Copies between any two kinds; complete on return. */
 void gpu_copy(void *to, const void *from, size_t bytes);
