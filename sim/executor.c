@@ -206,12 +206,14 @@ static _Noreturn void serve(void)
 }
 
 /*
- * Keep nothing of the application but its standard error: not its sockets, not its terminal, not
- * its folder.
+ * Keep nothing of the application but its standard error: not its sockets, not its process group,
+ * not its folder. But its session: Linux schedules each session as a group, and between groups one
+ * that is asked to wait by sched_yield, as waiting ranks do, may leave the others without a
+ * processor for many seconds.
  */
 static void detach(void)
 {
-    setsid();
+    setpgid(0, 0);
     close_range(SIM_FD_HOST + 1, ~0u, 0);
     int null = open("/dev/null", O_RDWR);
     dup2(null, STDIN_FILENO);
