@@ -120,7 +120,14 @@ void shunt_gpu_leave(struct shunt_gpu_scope *scope)
 
 void shunt_gpu_after_legacy(struct shunt_gpu *gpu)
 {
-    /* Refused while a blocking stream is being captured: then there is nothing on it that we could wait for. */
+    CUstreamCaptureStatus status;
+
+    /*
+     * While a blocking stream is being captured the legacy stream cannot be used, and trying to would spoil the capture.
+     * Then there is nothing on it that we could wait for either. To ask is harmless.
+     */
+    if (SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuStreamIsCapturing(CU_STREAM_LEGACY, &status)) != SHUNT_OK)
+        return;
     if (SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuEventRecord(gpu->legacy, CU_STREAM_LEGACY)) == SHUNT_OK)
         SHUNT_CUDA(cuStreamWaitEvent(gpu->stream, gpu->legacy, 0));
 }

@@ -48,6 +48,21 @@ CUresult sim_capture_check(void)
     return result;
 }
 
+/*
+ * The capture of a blocking stream of the context, or NULL: the legacy stream would come after it,
+ * so as long as it goes on that stream is of no use.
+ */
+CUgraph sim_capture_of_blocking(CUcontext ctx)
+{
+    CUgraph graph = NULL;
+    pthread_mutex_lock(&sim.lock);
+    for (struct CUstream_st *s = ctx->streams; s && !graph; s = s->next)
+        if (!(s->flags & CU_STREAM_NON_BLOCKING))
+            graph = s->capture;
+    pthread_mutex_unlock(&sim.lock);
+    return graph;
+}
+
 CUresult sim_capture_break(CUgraph graph)
 {
     graph->invalid = true;
@@ -163,8 +178,8 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status)
     *status = !s->capture           ? CU_STREAM_CAPTURE_STATUS_NONE
               : s->capture->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                     : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-    /* Asking the legacy stream while a blocking one is captured would make it depend on that */
-    return s == s->ctx->legacy && captures && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED
+    /* Asking does not spoil the capture, using it would */
+    return s == s->ctx->legacy && sim_capture_of_blocking(s->ctx)
                ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
                : CUDA_SUCCESS;
 }

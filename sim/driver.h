@@ -280,6 +280,9 @@ CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *ho
 /* An error if the calling thread must not do something that could break a capture in progress */
 CUresult sim_capture_check(void);
 
+/* The capture that any use of the legacy stream would spoil, or NULL */
+CUgraph sim_capture_of_blocking(CUcontext ctx);
+
 /* The error for a call that a capture in progress does not survive */
 CUresult sim_capture_break(CUgraph graph);
 

@@ -117,8 +117,13 @@ CUresult sim_submit_locked(struct CUstream_st *s, const struct sim_cmd *cmd, con
                            uint64_t *value)
 {
     CUresult result = sim_context_usable(s->ctx);
+    CUgraph spoilt;
     if (!result && s->capture)
         return sim_capture_add(s, cmd, args);
+    if (!result && s == s->ctx->legacy && (spoilt = sim_capture_of_blocking(s->ctx))) {
+        sim_capture_break(spoilt);
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
     if (!result)
         result = put_default_order(s);
     return result ? result : put(s, cmd, args, value);
