@@ -91,6 +91,8 @@ static void *open_one_of(const char *const *names)
     exit(3);
 }
 
+static void *driver, *runtime;
+
 static void *find(void *library, const char *name)
 {
     void *symbol = dlsym(library, name);
@@ -101,11 +103,17 @@ static void *find(void *library, const char *name)
     return symbol;
 }
 
+void *gpu_function(const char *name)
+{
+    return find(strncmp(name, "cuda", 4) == 0 ? runtime : driver, name);
+}
+
 static void open_cuda(void)
 {
     static const char *const runtimes[] = {"libcudart.so.13", "libcudart.so.12", NULL};
     static const char *const drivers[] = {"libcuda.so.1", NULL};
-    void *driver = open_one_of(drivers), *runtime = open_one_of(runtimes);
+    driver = open_one_of(drivers);
+    runtime = open_one_of(runtimes);
 #define FIND_RT(name, arguments) *(void **)&name = find(runtime, #name);
 #define FIND_DRV(name, arguments) *(void **)&name = find(driver, #name);
     RUNTIME(FIND_RT)

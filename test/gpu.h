@@ -40,6 +40,9 @@ bool gpu_started(void);
 void gpu_start_thread(void);
 int gpu_count(void);
 
+/* Any other function of CUDA's runtime or driver, after gpu_start. */
+void *gpu_function(const char *name);
+
 void gpu_alloc(struct gpu_block *block, char kind, size_t bytes);
 void gpu_free(struct gpu_block *block);
 

@@ -135,9 +135,10 @@ endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
-mpi_test_programs = check_allreduce check_comms check_errors check_life check_memory check_threads check_user
-mpi_test_shared = case comms gpu refer
-process_tests = checker allreduce memory faults life clients
+mpi_test_programs = check_allreduce check_app check_comms check_errors check_life check_memory check_threads check_user \
+	check_waits
+mpi_test_shared = case comms gpu refer sum
+process_tests = checker allreduce memory faults life app clients
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What applications do to their GPU around MPI_Allreduce: check_app MODE... . The modes are the table at the end, done
+ * one after the other in one process. Prints the summary of case.c.
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "test/gpu.h"
+#include "test/sum.h"
+
+/* CALL(name, arguments): declared here since there is no cuda.h. */
+#define CALLS(CALL)                                                             \
+    CALL(cudaMalloc, (void **, size_t))                                         \
+    CALL(cudaFree, (void *))                                                    \
+    CALL(cudaMallocHost, (void **, size_t))                                     \
+    CALL(cudaFreeHost, (void *))                                                \
+    CALL(cudaMemcpyAsync, (void *, const void *, size_t, int, void *))          \
+    CALL(cudaMemset, (void *, int, size_t))                                     \
+    CALL(cudaMemsetAsync, (void *, int, size_t, void *))                        \
+    CALL(cudaStreamCreateWithFlags, (void **, unsigned))                        \
+    CALL(cudaStreamDestroy, (void *))                                           \
+    CALL(cudaStreamSynchronize, (void *))                                       \
+    CALL(cudaStreamBeginCapture, (void *, int))                                 \
+    CALL(cudaStreamEndCapture, (void *, void **))                               \
+    CALL(cudaGraphInstantiateWithFlags, (void **, void *, unsigned long long))  \
+    CALL(cudaGraphLaunch, (void *, void *))                                     \
+    CALL(cudaGraphExecDestroy, (void *))                                        \
+    CALL(cudaGraphDestroy, (void *))                                            \
+    CALL(cudaLaunchHostFunc, (void *, void (*)(void *), void *))                \
+    CALL(cuGraphGetNodes, (void *, void **, size_t *))                          \
+    CALL(cuCtxCreate_v2, (void **, unsigned, int))                              \
+    CALL(cuCtxDestroy_v2, (void *))                                             \
+    CALL(cuCtxPushCurrent_v2, (void *))                                         \
+    CALL(cuCtxPopCurrent_v2, (void **))                                         \
+    CALL(cuDevicePrimaryCtxGetState, (int, unsigned *, int *))
+
+#define DECLARE(name, arguments) static int(*name) arguments;
+CALLS(DECLARE)
+#define CHECK(call) sum_check_call(call, #call)
+
+static void find_calls(void)
+{
+#define FIND(name, arguments) *(void **)&name = gpu_function(#name);
+    CALLS(FIND)
+}
+
+enum { NON_BLOCKING = 1, TO_HOST = 2 };
+
+/* ---- work that nobody has waited for, before and after the call ---- */
+
+static void wait_a_while(void *unused)
+{
+    (void)unused;
+    usleep(20000);
+}
+
+/* What a stream writes late, 20 ms after this returns, is summed; another stream reads the result at once. */
+static void write_late(struct sum *sum, void *stream, void *reader, int *pinned)
+{
+    size_t bytes = (size_t)sum->n * sizeof(int);
+
+    sum_fill(sum);
+    CHECK(cudaMemset(sum->send.base, 0xee, bytes));
+    gpu_synchronize();
+    CHECK(cudaLaunchHostFunc(stream, wait_a_while, NULL));
+    CHECK(cudaMemsetAsync(sum->send.base, sum_rank + 1, bytes, stream));
+    sum_call(sum, MPI_COMM_WORLD);
+    CHECK(cudaMemcpyAsync(pinned, sum->recv.base, bytes, TO_HOST, reader));
+    CHECK(cudaStreamSynchronize(reader));
+    for (int i = 0; i < sum->n; i++) {
+        if (pinned[i] != 0x01010101 * (sum_size * (sum_size + 1) / 2)) {
+            sum_fail(stream ? "work in a blocking stream was not waited for" : "work in the null stream was not waited for");
+            return;
+        }
+    }
+}
+
+static void unsynchronized(void)
+{
+    static const int counts[] = {SUM_SMALL, SUM_LARGE};
+    void *blocking, *reader, *pinned;
+
+    CHECK(cudaStreamCreateWithFlags(&blocking, 0));
+    CHECK(cudaMallocHost(&pinned, SUM_LARGE * sizeof(int)));
+    for (int i = 0; i < 4; i++) {
+        struct sum sum;
+        CHECK(cudaStreamCreateWithFlags(&reader, NON_BLOCKING));
+        sum_make(&sum, i < 2 ? 'D' : 'B', counts[i % 2]);
+        write_late(&sum, NULL, reader, pinned);
+        write_late(&sum, blocking, reader, pinned);
+        sum_free(&sum);
+        CHECK(cudaStreamDestroy(reader));
+    }
+    CHECK(cudaFreeHost(pinned));
+    CHECK(cudaStreamDestroy(blocking));
+}
+
+/* ---- a graph that is captured meanwhile ---- */
+
+struct capture {
+    unsigned flags; /* of the stream */
+    int mode;
+    void *stream, *memory;
+    atomic_bool begun, end;
+};
+
+static void capture_begin(struct capture *capture)
+{
+    CHECK(cudaStreamBeginCapture(capture->stream, capture->mode));
+    CHECK(cudaMemsetAsync(capture->memory, 7, 4096, capture->stream));
+}
+
+/* The capture is whole, and has in it what was put into it: the graph does that when it is launched, and not before. */
+static void capture_end(struct capture *capture)
+{
+    void *graph = NULL, *run;
+    unsigned char byte = 0;
+    size_t nodes = 0;
+
+    if (cudaStreamEndCapture(capture->stream, &graph) != 0) {
+        sum_fail("the capture was spoilt");
+        gpu_forget_error();
+        return;
+    }
+    CHECK(cuGraphGetNodes(graph, NULL, &nodes));
+    if (nodes != 1)
+        sum_fail("something else was captured");
+    gpu_copy(&byte, capture->memory, 1);
+    if (byte != 1)
+        sum_fail("what was captured has been done");
+    CHECK(cudaGraphInstantiateWithFlags(&run, graph, 0));
+    CHECK(cudaGraphLaunch(run, capture->stream));
+    CHECK(cudaStreamSynchronize(capture->stream));
+    gpu_copy(&byte, capture->memory, 1);
+    if (byte != 7)
+        sum_fail("the captured graph does not do what was captured");
+    CHECK(cudaGraphExecDestroy(run));
+    CHECK(cudaGraphDestroy(graph));
+}
+
+static void *capture_beside(void *argument)
+{
+    struct capture *capture = argument;
+
+    gpu_start_thread();
+    capture_begin(capture);
+    capture->begun = true;
+    while (!capture->end)
+        usleep(200);
+    capture_end(capture);
+    return NULL;
+}
+
+static void capture_once(struct capture *capture, bool beside)
+{
+    struct sum small, large;
+    pthread_t thread;
+
+    CHECK(cudaStreamCreateWithFlags(&capture->stream, capture->flags));
+    CHECK(cudaMalloc(&capture->memory, 4096));
+    CHECK(cudaMemset(capture->memory, 1, 4096));
+    sum_make(&small, 'D', SUM_SMALL);
+    sum_make(&large, 'D', SUM_LARGE);
+    sum_fill(&small);
+    sum_fill(&large);
+    capture->begun = capture->end = false;
+    if (beside)
+        pthread_create(&thread, NULL, capture_beside, capture);
+    else
+        capture_begin(capture);
+    while (beside && !capture->begun)
+        usleep(200);
+    sum_call(&small, MPI_COMM_WORLD);
+    sum_call(&large, MPI_COMM_WORLD);
+    capture->end = true;
+    if (beside)
+        pthread_join(thread, NULL);
+    else
+        capture_end(capture);
+    sum_check(&small);
+    sum_check(&large);
+    sum_free(&small);
+    sum_free(&large);
+    CHECK(cudaFree(capture->memory));
+    CHECK(cudaStreamDestroy(capture->stream));
+}
+
+/* Global, thread-local and relaxed captures; in the calling thread and in another; of both kinds of streams. */
+static void captures(void)
+{
+    for (int i = 0; i < 12; i++) {
+        struct capture capture = {.mode = i % 3, .flags = i / 3 % 2 ? 0 : NON_BLOCKING};
+        capture_once(&capture, i / 6);
+    }
+}
+
+/* ---- contexts and GPUs ---- */
+
+static void same_state(const struct gpu_state *before)
+{
+    struct gpu_state after;
+
+    gpu_look(&after, true);
+    if (!gpu_state_same(before, &after))
+        sum_fail("the current context or the stack of contexts has changed");
+}
+
+/* Buffers of the primary context and of one that was made, in turns, with the one or the other current. */
+static void contexts(void)
+{
+    struct sum primary, made;
+    struct gpu_state before;
+    void *context;
+
+    sum_make(&primary, 'D', SUM_SMALL);
+    sum_once(&primary);
+    CHECK(cuCtxCreate_v2(&context, 0, gpu_local_rank() % gpu_count()));
+    sum_make(&made, 'D', SUM_LARGE);
+    gpu_look(&before, true);
+    for (int i = 0; i < 10; i++) {
+        sum_once(&made);
+        sum_once(&primary);
+        same_state(&before);
+    }
+    CHECK(cuCtxPopCurrent_v2(&context));
+    for (int i = 0; i < 3; i++) {
+        sum_once(&primary);
+        sum_once(&made);
+    }
+    CHECK(cuCtxPushCurrent_v2(context));
+    sum_free(&made);
+    CHECK(cuCtxDestroy_v2(context));
+    sum_once(&primary);
+    sum_free(&primary);
+}
+
+/* Bit i: the primary context of GPU i is active. */
+static unsigned active_gpus(void)
+{
+    unsigned mask = 0, flags;
+    int active;
+
+    for (int i = 0; i < gpu_count(); i++) {
+        CHECK(cuDevicePrimaryCtxGetState(i, &flags, &active));
+        mask |= (unsigned)active << i;
+    }
+    return mask;
+}
+
+/* Buffers of two GPUs in one process, one of them current: right, and no third GPU gets a context. */
+static void gpus(void)
+{
+    struct sum own, other;
+    unsigned before;
+
+    sum_make(&own, 'D', SUM_LARGE);
+    sum_make(&other, 'X', SUM_LARGE);
+    before = active_gpus();
+    for (int i = 0; i < 4; i++) {
+        sum_once(i % 2 == sum_rank % 2 ? &own : &other);
+        sum_once(i % 2 == sum_rank % 2 ? &other : &own);
+    }
+    if (active_gpus() != before)
+        sum_fail("a context was made on a GPU that the program does not use");
+    sum_free(&own);
+    sum_free(&other);
+}
+
+/* ---- threads that have no context ---- */
+
+struct bare {
+    pthread_t thread;
+    MPI_Comm comm;
+    struct sum sum;
+};
+
+static void *call_bare(void *argument)
+{
+    struct bare *bare = argument;
+    struct gpu_state before;
+
+    gpu_look(&before, true);
+    if (before.context || before.depth != 0)
+        sum_fail("the thread has a context already");
+    sum_call(&bare->sum, bare->comm);
+    same_state(&before);
+    return NULL;
+}
+
+static void bare_threads(void)
+{
+    enum { THREADS = 4 };
+    struct bare bare[THREADS];
+
+    for (int i = 0; i < THREADS; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &bare[i].comm);
+        sum_make(&bare[i].sum, 'D', i % 2 ? SUM_SMALL : SUM_LARGE);
+    }
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < THREADS; i++) {
+            sum_fill(&bare[i].sum);
+            pthread_create(&bare[i].thread, NULL, call_bare, &bare[i]);
+        }
+        for (int i = 0; i < THREADS; i++) {
+            pthread_join(bare[i].thread, NULL);
+            sum_check(&bare[i].sum);
+        }
+    }
+    for (int i = 0; i < THREADS; i++) {
+        sum_free(&bare[i].sum);
+        MPI_Comm_free(&bare[i].comm);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct sum_mode modes[] = {
+        {"unsynchronized", unsynchronized},
+        {"captures", captures},
+        {"contexts", contexts},
+        {"gpus", gpus},
+        {"bare-threads", bare_threads},
+        {NULL, NULL},
+    };
+
+    return sum_main(argc, argv, 1, modes, find_calls);
+}

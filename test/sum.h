@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sums of ints on device memory in pieces (fill, call, check), so that something else may come between, for programs
+ * that consist of modes. What fails is printed and counted in test_tally of case.h.
+ */
+#ifndef SHUNT_TEST_SUM_H
+#define SHUNT_TEST_SUM_H
+
+#include <mpi.h>
+
+#include "test/gpu.h"
+
+enum { SUM_SMALL = 100, SUM_LARGE = 100000 }; /* elements: one for each kind of algorithm */
+
+struct sum {
+    int n, *host;
+    unsigned round;
+    struct gpu_block send, recv;
+};
+
+/* A mode of a program. */
+struct sum_mode {
+    const char *name;
+    void (*run)(void);
+};
+
+extern int sum_rank, sum_size; /* of MPI_COMM_WORLD */
+
+/*
+ * The main of such a program: initialises MPI for threads and CUDA, calls `prepare` if there is one, runs the modes that
+ * are the words from argv[first] on, prints the summary. Answers the exit code.
+ */
+int sum_main(int argc, char **argv, int first, const struct sum_mode *modes, void (*prepare)(void));
+
+void sum_fail(const char *what);
+
+/* Ends the program with a line if a CUDA call has failed. */
+void sum_check_call(int rc, const char *call);
+
+void sum_make(struct sum *sum, char kind, int n);
+void sum_free(struct sum *sum);
+void sum_fill(struct sum *sum);
+void sum_call(struct sum *sum, MPI_Comm comm); /* from any thread */
+void sum_check(struct sum *sum);
+
+/* All three on MPI_COMM_WORLD. */
+void sum_once(struct sum *sum);
+
+#endif
