@@ -223,6 +223,7 @@ void sim_physical_drop(struct sim_physical *physical);
 unsigned sim_physical_handle_types(const struct sim_physical *physical);
 struct sim_request sim_physical_request(const struct sim_block *block);
 struct sim_request sim_import_request(const struct sim_block *block);
+size_t sim_export_kept(CUdevice device);
 void sim_import_release(struct sim_block *block);
 
 /* ---- streams (stream.c), work for them (submit.c) ---- */

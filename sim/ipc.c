@@ -21,6 +21,7 @@ struct handle {
     int32_t gpu;
     uint64_t nonce; /* of the exporter */
     uint64_t offset, bytes, map_bytes;
+    uint64_t address; /* the exporter's */
     uint32_t lead; /* from the first page to the first byte */
     uint32_t export;
 };
@@ -32,11 +33,13 @@ struct sim_imported {
     struct sim_export *exports; /* the exporter's table */
 };
 
+static unsigned made_exports; /* entries that were ever used */
+
 /*
  * With the table locked: a free entry of the own table. Those of freed blocks that nobody has open
  * are free again.
  */
-static int new_export(void)
+static int new_export(const struct sim_block *b)
 {
     static unsigned next;
     static bool taken[SIM_EXPORTS];
@@ -46,12 +49,27 @@ static int new_export(void)
         if (taken[i] && !(atomic_load(&e->freed) && !atomic_load(&e->uses)))
             continue;
         taken[i] = true;
+        made_exports = i < made_exports ? made_exports : i + 1;
         atomic_store(&e->uses, 0);
+        e->device = (uint32_t)b->device;
+        e->bytes = b->map_bytes;
         atomic_store(&e->freed, 0);
         next++;
         return (int)i;
     }
     return -1;
+}
+
+/* Memory that others have open stays taken when its owner frees it. */
+size_t sim_export_kept(CUdevice device)
+{
+    size_t bytes = 0;
+    for (unsigned i = 0; i < made_exports; i++) {
+        struct sim_export *e = &sim.shared->exports[i];
+        if (atomic_load(&e->freed) && atomic_load(&e->uses) && e->device == (uint32_t)device)
+            bytes += e->bytes;
+    }
+    return bytes;
 }
 
 CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
@@ -68,7 +86,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
     struct sim_block *b = sim_block_at(p);
     if (!b || b->kind != SIM_DEVICE)
         result = CUDA_ERROR_INVALID_VALUE;
-    else if (b->export < 0 && (b->export = new_export()) < 0)
+    else if (b->export < 0 && (b->export = new_export(b)) < 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!result) {
         struct handle h = {MAGIC,
@@ -79,6 +97,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
                            b->offset,
                            b->bytes,
                            b->map_bytes,
+                           b->map_address,
                            (uint32_t)(b->address - b->map_address),
                            (uint32_t)b->export};
         memset(out, 0, sizeof *out);
@@ -158,14 +177,20 @@ struct search {
     const struct handle *handle;
     CUcontext ctx;
     struct sim_block *found;
+    bool overlaps; /* what lay there before is still open here */
 };
 
 static void match(struct sim_block *b, void *data)
 {
     struct search *s = data;
-    if (b->kind == SIM_IMPORT && b->ctx == s->ctx &&
-        !memcmp(&b->imported->handle, s->handle, sizeof *s->handle))
+    if (b->kind != SIM_IMPORT || b->ctx != s->ctx)
+        return;
+    const struct handle *a = s->handle, *open = &b->imported->handle;
+    if (!memcmp(open, a, sizeof *a))
         s->found = b;
+    else if (open->nonce == a->nonce && open->address < a->address + a->map_bytes &&
+             a->address < open->address + open->map_bytes)
+        s->overlaps = true;
 }
 
 /* With the table locked */
@@ -210,13 +235,15 @@ static CUresult import(CUcontext ctx, const struct handle *h, struct sim_export 
 
 static CUresult open_handle(CUcontext ctx, const struct handle *h, CUdeviceptr *address)
 {
-    struct search search = {h, ctx, NULL};
+    struct search search = {h, ctx, NULL, false};
     sim_block_each(match, &search);
     if (search.found) {
         search.found->imported->uses++;
         *address = search.found->address;
         return CUDA_SUCCESS;
     }
+    if (search.overlaps)
+        return CUDA_ERROR_ALREADY_MAPPED;
     struct sim_export *exports = map_exports(h);
     if (!exports)
         return CUDA_ERROR_INVALID_VALUE;

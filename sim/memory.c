@@ -15,7 +15,8 @@ CUresult sim_account(CUdevice device, size_t bytes)
 {
     if (sim_has_fault(SIM_FAULT_NOMEM) && bytes > 1u << 20)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (bytes > sim_config()->memory || sim.used[device] > sim_config()->memory - bytes)
+    size_t used = sim.used[device] + sim_export_kept(device);
+    if (bytes > sim_config()->memory || used > sim_config()->memory - bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     sim.used[device] += bytes;
     return CUDA_SUCCESS;
@@ -203,7 +204,7 @@ CUresult cuMemGetInfo(size_t *unused, size_t *total)
         return result;
     sim_table_read_lock();
     if (unused)
-        *unused = sim_config()->memory - sim.used[ctx->device];
+        *unused = sim_config()->memory - sim.used[ctx->device] - sim_export_kept(ctx->device);
     if (total)
         *total = sim_config()->memory;
     sim_table_unlock();

@@ -41,6 +41,20 @@ static size_t attribute_size(CUpointer_attribute attribute)
     }
 }
 
+struct range {
+    CUdeviceptr start;
+    size_t bytes;
+};
+
+/* Of what is mapped by hand, the addresses that were reserved together, whatever is mapped there. */
+static struct range range_of(const struct sim_block *b, CUdeviceptr p)
+{
+    struct range range = {b->address, b->bytes};
+    if (b->kind == SIM_VMM)
+        sim_reservation_of(p, &range.start, &range.bytes);
+    return range;
+}
+
 /* The value for a pointer into block `b`; an error where the attribute makes no sense for it */
 static CUresult ask(const struct sim_block *b, CUdeviceptr p, CUpointer_attribute attribute,
                     uint64_t *value)
@@ -75,10 +89,14 @@ static CUresult ask(const struct sim_block *b, CUdeviceptr p, CUpointer_attribut
         *value = b->kind == SIM_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *value = range_of(b, p).start;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *value = range_of(b, p).bytes;
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *value = b->address;
         return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *value = b->bytes;
         return CUDA_SUCCESS;

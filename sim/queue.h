@@ -104,6 +104,8 @@ struct sim_queue {
 struct sim_export {
     _Atomic uint32_t uses;  /* processes that have it open */
     _Atomic uint32_t freed; /* by its owner */
+    uint32_t device;        /* the owner's ordinal */
+    uint64_t bytes;
 };
 
 struct sim_shared {

@@ -194,8 +194,8 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     if (result)
         return result;
     struct sim_physical *p = of_handle(handle);
-    if (!p || !bytes || flags || address % GRANULARITY || bytes % GRANULARITY ||
-        offset % GRANULARITY || offset + bytes > p->bytes || !sim_same_context(p->ctx, p->ctx_id))
+    if (!p || !bytes || flags || offset || address % GRANULARITY || bytes % GRANULARITY ||
+        bytes > p->bytes || !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_block *b = calloc(1, sizeof *b);
     if (!b)
@@ -207,7 +207,6 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
                             .kind = SIM_VMM,
                             .ctx = p->ctx,
                             .device = p->device,
-                            .offset = offset,
                             .export = -1,
                             .physical = p,
                             .id = atomic_fetch_add(&sim.next_buffer_id, 1) + 1};
