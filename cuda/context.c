@@ -76,6 +76,24 @@ static bool still_there(struct shunt_gpu *gpu)
     return !gpu->dead;
 }
 
+/* The record of the calling thread's current context, else any other. */
+static struct shunt_gpu *any_gpu(void)
+{
+    struct shunt_gpu *gpu = NULL;
+    CUcontext current = NULL;
+    CUdevice device = -1;
+
+    if (SHUNT_CUDA(cuCtxGetCurrent(&current)) == SHUNT_OK && current != NULL &&
+        SHUNT_CUDA(cuCtxGetDevice(&device)) == SHUNT_OK && device >= 0 && device < SHUNT_GPUS)
+        gpu = open_gpu(device, current);
+    for (int i = 0; i < SHUNT_GPUS && gpu == NULL; i++) {
+        gpu = atomic_load_explicit(&open_gpus[i], memory_order_acquire);
+        if (gpu != NULL && !still_there(gpu))
+            gpu = NULL;
+    }
+    return gpu;
+}
+
 struct shunt_gpu *shunt_gpu_of(const void *p, bool *foreign)
 {
     CUpointer_attribute wanted[2] = { CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_CONTEXT };
@@ -83,16 +101,21 @@ struct shunt_gpu *shunt_gpu_of(const void *p, bool *foreign)
     CUcontext context = NULL;
     void *values[2] = { &ordinal, &context };
 
-    *foreign = false;
+    struct shunt_gpu *gpu = NULL;
+
+    *foreign = true;
     if (SHUNT_CUDA(cuPointerGetAttributes(2, wanted, values, (CUdeviceptr)p)) != SHUNT_OK)
         return NULL;
-    if (ordinal < 0 || ordinal >= SHUNT_GPUS)
-        return NULL;
-    struct shunt_gpu *gpu = atomic_load_explicit(&open_gpus[ordinal], memory_order_acquire);
-    if (gpu == NULL || !still_there(gpu))
-        gpu = open_gpu(ordinal, context);
+    if (ordinal >= 0 && ordinal < SHUNT_GPUS) {
+        gpu = atomic_load_explicit(&open_gpus[ordinal], memory_order_acquire);
+        if (gpu == NULL || !still_there(gpu))
+            gpu = open_gpu(ordinal, context);
+    }
+    /* Memory that was imported from another process may lie on a GPU that the application does not use, or see. */
+    if (gpu == NULL)
+        return context == NULL ? any_gpu() : NULL;
     /* Pool and VMM memory belong to no context and are good in any. */
-    *foreign = gpu != NULL && context != NULL && context != gpu->context;
+    *foreign = context != NULL && context != gpu->context;
     return gpu;
 }
 
