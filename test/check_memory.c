@@ -130,7 +130,7 @@ static void same_address(char kind)
     void *first = NULL;
     int same = 0;
 
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         gpu_alloc(&block, kind, BYTES);
         same += block.root == first;
         first = block.root;
@@ -154,10 +154,11 @@ static void remap(void)
     double mark = -5, got;
 
     gpu_alloc(&block, 'E', BYTES);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         unsigned long long old;
         sums("mapped anew", NULL, block.base, OPENED);
         gpu_copy(block.base, &mark, sizeof mark);
+        gpu_synchronize(); /* small copies from the host come back before they are done */
         gpu_swap(&block, &old);
         sums("mapped anew", NULL, block.base, OPENED);
         gpu_swap_back(&block, old);
@@ -318,9 +319,8 @@ static void turns(void)
 
     for (int i = 0; i < number; i++)
         gpu_alloc(&blocks[i], i % 2 ? 'E' : 'D', BYTES);
-    for (int round = 0; round < 2; round++)
-        for (int i = 0; i < number; i++)
-            sums("in turns", NULL, blocks[i].base, OPENED);
+    for (int i = 0; i < number; i++)
+        sums("in turns", NULL, blocks[i].base, OPENED);
     for (int round = 0; round < OPENED; round++)
         for (int i = 0; i < number; i++)
             sums("one after the other", NULL, blocks[i].base, 1);

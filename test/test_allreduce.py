@@ -144,7 +144,7 @@ def test_random(pytestconfig, family, ranks):
     """Random types, operations, counts, offsets, communicators, kinds of memory for each rank and buffer."""
     cases = pytestconfig.getoption("--cases")
     check(family, ranks, "--random", cases, "--seed", seed_of(pytestconfig), "--type", "all", "--op", "all", "--comm",
-          COMMS, "--send", "HPDBSMAVX,DDDDH,D", "--recv", "HPDBSMAVX,DDDDH,D", "--most-count", "3000", "--null",
+          COMMS, "--send", "HPDBSMAVXER,DDDDH,D", "--recv", "HPDBSMAVXER,DDDDH,D", "--most-count", "3000", "--null",
           limit=120 + cases).ran("any", local=True)
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Every kind of memory on every rank and side: right results, the path that each should take, nothing leaked."""
+import collections
 import itertools
+import re
 
 import pytest
 
 from harness import mpirun
 
-ALL_KINDS = "D,B,S,M,A,V,X,H,P"
+ALL_KINDS = "D,B,S,M,A,V,X,H,P,E,R"
 
 
 def check(family, ranks, *words, **more):
@@ -15,7 +17,7 @@ def check(family, ranks, *words, **more):
 
 def test_kinds_that_run_on_the_gpus(family):
     """cudaMalloc at any place of a block; managed, pool and VMM memory through shunt's own scratch."""
-    check(family, 2, "--send", "D,B,S,M,A,V", "--recv", "D,B,S,M,A,V", "--count", "17,30000", "--ordered",
+    check(family, 2, "--send", "D,B,S,M,A,V,E,R", "--recv", "D,B,S,M,A,V,E,R", "--count", "17,30000", "--ordered",
           "--errno").ran("gpu")
 
 
@@ -90,3 +92,104 @@ def test_user_operations_and_derived_types(family):
 @pytest.mark.parametrize("kinds", [("DH", "HD"), ("M", "D"), ("V", "A")])
 def test_user_operations_on_other_kinds(kinds):
     mpirun("openmpi", 4, "check_user", *kinds).ran("any")
+
+
+# ---- what peers have open of each other ----
+
+class Opened:
+    """What the ranks have said of blocks: registered, opened, closed (how often), most (bytes open at a time on one rank)."""
+
+    def __init__(self, result):
+        self.registered, self.descriptors, self.opened, self.closed, self.most = 0, 0, 0, 0, 0
+        now = collections.Counter()
+        for line in result.err.splitlines():
+            if found := re.search(r"cuda: registered a block of \d+ bytes as \d+(, a descriptor)?", line):
+                self.registered += 1
+                self.descriptors += bool(found[1])
+            elif found := re.search(r"shunt \[(.*?)\] cuda: (opened|closed) block \d+ of channel \d+, (\d+) bytes", line):
+                sign = 1 if found[2] == "opened" else -1
+                self.opened += sign > 0
+                self.closed += sign < 0
+                now[found[1]] += sign * int(found[3])
+                self.most = max(self.most, now[found[1]])
+        self.left = sum(now.values())
+
+
+def memory(family, ranks, mode, *words, settings=None, where="twoshot", freed=False, **more):
+    """freed: a block may be gone before a peer opens it, which the driver then refuses."""
+    settings = {"SHUNT_ALLREDUCE": "twoshot", "SHUNT_DEBUG": "info", "SHUNT_DEBUG_SUBSYS": "cuda", **(settings or {})}
+    result = mpirun(family, ranks, "check_memory", mode, *words, settings=settings, **more)
+    result.ran(where)
+    opened = Opened(result)
+    assert opened.left == 0 and opened.opened == opened.closed, f"left open at the end: {opened.left} bytes\n{result}"
+    errors = re.findall(r"cuda: (\w+).*(CUDA_ERROR_\w+)", result.err)
+    assert not set(errors) - ({("cuIpcOpenMemHandle_v2", "CUDA_ERROR_INVALID_VALUE")} if freed else set()), str(result)
+    return opened
+
+
+def pairs(ranks):
+    return ranks * (ranks - 1)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_buffers_in_one_block(family, ranks):
+    """At its end, at offsets that differ between ranks: one mapping serves all. cudaMalloc and descriptors alike."""
+    opened = memory(family, ranks, "offsets")
+    assert (opened.opened, opened.registered, opened.descriptors) == (2 * pairs(ranks), 2 * ranks, ranks)
+
+
+def test_range_of_several_pieces():
+    """Each piece is opened by itself; what spans two, or comes from one and goes to the other, is right too."""
+    opened = memory("openmpi", 2, "pieces")
+    assert (opened.opened, opened.descriptors) == (2 * pairs(2), 4)
+
+
+def test_address_that_comes_back(family):
+    """Freed, allocated again at the same address, opened by the peers: each has its own mapping, closed in time."""
+    opened = memory(family, 2, "again")
+    assert opened.opened == 6 * pairs(2)
+    assert opened.most <= 4 << 20
+
+
+def test_other_memory_mapped_at_the_same_address():
+    assert memory("openmpi", 2, "remap").opened == 6 * pairs(2)
+
+
+def test_blocks_that_the_application_shares_itself():
+    assert memory("openmpi", 2, "own-ipc").opened == 2 * pairs(2)
+
+
+def test_buffers_in_memory_of_another_process():
+    """Opened by the application by CUDA IPC: never exported again, only its own block is."""
+    opened = memory("openmpi", 2, "imported")
+    assert (opened.registered, opened.opened) == (2, pairs(2))
+
+
+def test_buffers_in_an_imported_mapping():
+    memory("openmpi", 2, "imported-mapping", where="any")
+
+
+def test_bound_of_what_is_open():
+    """Four buffers of 5 MiB in all, of which peers may have 3 MiB open: each gets its turn, without opening all the time."""
+    bound = 3 << 20
+    opened = memory("openmpi", 2, "turns", "4", settings={"SHUNT_PEER_SIZE": str(bound)})
+    assert 2 << 20 < opened.most <= bound
+    assert 4 * pairs(2) <= opened.opened <= 16 * pairs(2)
+
+
+def test_nothing_is_open_beyond_the_bound():
+    opened = memory("openmpi", 2, "turns", "1", settings={"SHUNT_PEER_SIZE": "4k"})
+    assert (opened.registered, opened.opened) == (2, 0)
+
+
+def test_flush(family):
+    """Freed memory is free once all ranks have flushed, and what is used again is opened again."""
+    opened = memory(family, 2, "flush")
+    assert opened.opened == 5 * pairs(2)
+
+
+@pytest.mark.parametrize("rounds", [150, pytest.param(5000, marks=pytest.mark.slow)])
+def test_memory_that_comes_and_goes(rounds):
+    """Device memory, descriptors, mappings and resident memory stay as they are."""
+    opened = memory("openmpi", 2, "rounds", rounds, freed=True, limit=60 + rounds)
+    assert opened.opened >= rounds / 4
