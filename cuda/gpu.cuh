@@ -126,6 +126,21 @@ static __device__ __forceinline__ uint64_t gpu_cas_gpu(uint64_t *p, uint64_t old
     return atomicCAS((unsigned long long *)p, (unsigned long long)old, (unsigned long long)value);
 }
 
+/* IEEE's 16-bit floats, as their bits. To the nearest, ties to even; NaN becomes 0x7fff. */
+static __device__ __forceinline__ float gpu_f16_to_float(uint16_t bits)
+{
+    float v;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
+    return v;
+}
+
+static __device__ __forceinline__ uint16_t gpu_float_to_f16(float v)
+{
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));
+    return bits;
+}
+
 static __device__ __forceinline__ uint64_t gpu_clock_ns()
 {
     uint64_t t;

@@ -2,7 +2,7 @@
 /* Element types and operations: sizes, names, and which kernel does a pair. */
 #include "cuda/types.h"
 
-enum class { SINT, UINT, BYTE, FLT, CPX };
+enum class { SINT, UINT, BYTE, FLT, CPX, HALF, PAIR };
 
 static const struct {
     const char *name;
@@ -35,7 +35,9 @@ size_t shunt_type_size(enum shunt_type type)
 
 size_t shunt_type_align(enum shunt_type type)
 {
-    return types[type].class == CPX ? types[type].bytes / 2 : types[type].bytes;
+    bool two = types[type].class == CPX || types[type].class == PAIR;
+
+    return two ? types[type].bytes / 2 : types[type].bytes;
 }
 
 const char *shunt_type_name(enum shunt_type type)

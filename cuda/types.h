@@ -22,7 +22,10 @@ enum shunt_op {
     SHUNT_NOPS
 };
 
-/* Bytes of an element; the alignment that kernels need of it; its name ("F32"); the operation's name ("sum"). */
+/*
+ * Bytes of an element, with the padding that C has in pairs; the alignment that kernels need of it; its name ("F32");
+ * the operation's name ("sum").
+ */
 size_t shunt_type_size(enum shunt_type type);
 size_t shunt_type_align(enum shunt_type type);
 const char *shunt_type_name(enum shunt_type type);

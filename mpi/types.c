@@ -11,13 +11,27 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum type_class { C_INT, C_UINT, F_INT, FLOATING, COMPLEX, C_LOGICAL, RAW, NONE };
+enum type_class {
+    C_INT,
+    C_UINT,
+    F_INT,
+    FLOATING,
+    COMPLEX,
+    C_LOGICAL,
+    RAW,
+    SHORT_PAIR,
+    INT_PAIR,
+    FLOAT_PAIR,
+    REAL_PAIR,
+    NONE,
+};
 
 #define OP(id) (1u << SHUNT_OP_##id)
 #define ARITHMETIC (OP(SUM) | OP(PROD))
 #define ORDER (OP(MIN) | OP(MAX))
 #define BITWISE (OP(BAND) | OP(BOR) | OP(BXOR))
 #define LOGICAL (OP(LAND) | OP(LOR) | OP(LXOR))
+#define LOCATION (OP(MINLOC) | OP(MAXLOC))
 
 static const unsigned allowed[] = {
     [C_INT] = ARITHMETIC | ORDER | BITWISE | LOGICAL,
@@ -27,6 +41,10 @@ static const unsigned allowed[] = {
     [COMPLEX] = ARITHMETIC,
     [C_LOGICAL] = LOGICAL,
     [RAW] = BITWISE,
+    [SHORT_PAIR] = LOCATION,
+    [INT_PAIR] = LOCATION,
+    [FLOAT_PAIR] = LOCATION,
+    [REAL_PAIR] = LOCATION,
     [NONE] = 0,
 };
 
@@ -46,8 +64,6 @@ static const struct {
 #define X(id, word) { MPI_##id, SHUNT_OP_##id },
     SHUNT_OPS(X)
 #undef X
-    { MPI_MINLOC, SHUNT_OP_NO_KERNEL },
-    { MPI_MAXLOC, SHUNT_OP_NO_KERNEL },
     { MPI_REPLACE, SHUNT_OP_NO_KERNEL },
     { MPI_NO_OP, SHUNT_OP_NO_KERNEL },
 };
@@ -61,6 +77,12 @@ static int find_integer(int size, int of1, int of2, int of4, int of8)
     return size == 1 ? of1 : size == 2 ? of2 : size == 4 ? of4 : size == 8 ? of8 : -1;
 }
 
+/* The size of a pair is that of its two parts, without padding: the value, and an int (or what has its size). */
+static int find_pair(int size, int of2, int of4, int of8)
+{
+    return size == 2 + 4 ? of2 : size == 4 + 4 ? of4 : size == 8 + 4 ? of8 : -1;
+}
+
 /* The kernels' type of an MPI type of this class and size. */
 static int find_type(enum type_class class, int size)
 {
@@ -72,8 +94,20 @@ static int find_type(enum type_class class, int size)
     case COMPLEX: return size == 16 ? SHUNT_TYPE_C64 : find_integer(size, -1, -1, -1, SHUNT_TYPE_C32);
     case C_LOGICAL: return find_integer(size, SHUNT_TYPE_U8, -1, -1, -1);
     case RAW: return SHUNT_TYPE_U8;
+    case SHORT_PAIR: return find_pair(size, SHUNT_TYPE_I16I, -1, -1);
+    case INT_PAIR: return find_pair(size, -1, SHUNT_TYPE_I32I, SHUNT_TYPE_I64I);
+    case FLOAT_PAIR: return find_pair(size, -1, SHUNT_TYPE_F32I, SHUNT_TYPE_F64I);
+    case REAL_PAIR: return size == 16 ? SHUNT_TYPE_F64F : find_integer(size, -1, -1, -1, SHUNT_TYPE_F32F);
     default: return -1;
     }
+}
+
+/* Do elements lie as far apart as those of the kernels? Padding is the compiler's affair. */
+static bool has_extent(MPI_Datatype handle, size_t bytes)
+{
+    MPI_Count lb, extent;
+
+    return shunt_host.Type_get_extent_x(handle, &lb, &extent) == MPI_SUCCESS && lb == 0 && extent == (MPI_Count)bytes;
 }
 
 static struct shunt_mpi_type *find_entry(MPI_Datatype handle)
@@ -95,6 +129,8 @@ static void fill_entry(MPI_Datatype handle, enum type_class class)
     if (entry->size != 0) /* another name of the same type */
         return;
     *entry = (struct shunt_mpi_type){ .handle = handle, .size = size, .type = find_type(class, size) };
+    if (entry->type >= 0 && !has_extent(handle, shunt_type_size(entry->type)))
+        entry->type = -1;
     for (unsigned op = 0; entry->type >= 0 && op < SHUNT_NOPS; op++)
         if ((allowed[class] & 1u << op) && shunt_kernel_exists(entry->type, op))
             entry->ops |= 1u << op;

@@ -403,6 +403,39 @@ static inline void gpu_store_host(uint64_t *p, uint64_t v)
     sim_release(p, v);
 }
 
+/* ---- IEEE's 16-bit floats, as their bits ---- */
+
+static inline float gpu_f16_to_float(uint16_t bits)
+{
+    uint32_t word = (uint32_t)(bits & 0x7fff) << 13 | (uint32_t)(bits & 0x8000) << 16;
+    float v;
+    memcpy(&v, &word, sizeof v);
+    if ((bits & 0x7c00) != 0x7c00)
+        return v * 0x1p112f; /* exact: the exponents' biases are 112 apart */
+    word |= 0x7f800000;
+    memcpy(&v, &word, sizeof v);
+    return v;
+}
+
+/* To the nearest, ties to even; NaN becomes 0x7fff. */
+static inline uint16_t gpu_float_to_f16(float v)
+{
+    uint32_t word;
+    memcpy(&word, &v, sizeof word);
+    uint32_t sign = word >> 16 & 0x8000, size = word & 0x7fffffff;
+    if (size > 0x7f800000)
+        return 0x7fff;
+    if (size >= 0x47800000) /* 65536 */
+        return (uint16_t)(sign | 0x7c00);
+    float magnitude = v < 0 ? -v : v;
+    if (size < 0x38800000) { /* below 2^-14, multiples of 2^-24: the sum is rounded where they end */
+        magnitude += 0.5f;
+        memcpy(&word, &magnitude, sizeof word);
+        return (uint16_t)(sign | (word - 0x3f000000));
+    }
+    return (uint16_t)(sign | ((size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13));
+}
+
 /* ---- time ---- */
 
 /*

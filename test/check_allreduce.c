@@ -34,7 +34,7 @@ static int aligned; /* random places are multiples of the element */
 /* The types of MPI that have a kernel each; the others are further names of the same, or stage. */
 #define GPU_TYPES                                                                                   \
     "SIGNED_CHAR,UNSIGNED_CHAR,SHORT,UNSIGNED_SHORT,INT,UNSIGNED,LONG,UNSIGNED_LONG,FLOAT,DOUBLE," \
-    "C_FLOAT_COMPLEX,C_DOUBLE_COMPLEX"
+    "C_FLOAT_COMPLEX,C_DOUBLE_COMPLEX,SHORT_INT,2INT,LONG_INT,FLOAT_INT,DOUBLE_INT"
 
 __attribute__((noreturn)) static void refuse(const char *why, const char *word)
 {

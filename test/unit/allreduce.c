@@ -180,7 +180,9 @@ static void test_reasons(void **state)
     PMPI_Op_free(&user);
     assert_int_equal(classify(device, device + 64, 1, MPI_BYTE, MPI_SUM).reason, SHUNT_REASON_OP);
     assert_int_equal(classify(device, device + 64, 1, MPI_LONG_DOUBLE, MPI_SUM).reason, SHUNT_REASON_TYPE);
-    assert_int_equal(classify(device, device + 64, 1, MPI_DOUBLE_INT, MPI_MINLOC).reason, SHUNT_REASON_TYPE);
+    assert_int_equal(classify(device, device + 64, 1, MPI_LONG_DOUBLE_INT, MPI_MINLOC).reason, SHUNT_REASON_TYPE);
+    assert_int_equal(classify(device, device + 64, 1, MPI_DOUBLE_INT, MPI_MINLOC).reason, SHUNT_REASON_NONE);
+    assert_int_equal(classify(device, device + 64, 1, MPI_DOUBLE_INT, MPI_SUM).reason, SHUNT_REASON_OP);
 }
 
 static void test_neutral(void **state)

@@ -88,11 +88,9 @@ static void prepare(operation *o, unsigned n)
         o->out[r] = o->in_place ? o->in[r] : at_shift(o->memory[r].data() + half, o->out_shift + r * o->shift_step);
         rules[o->type].fill(o->in[r], o->count);
         o->before[r] = o->memory[r];
-        if (r == 0)
-            o->wanted.assign(o->in[r], o->in[r] + o->bytes);
-        else
-            rules[o->type].combine(o->op, o->wanted.data(), o->in[r], o->count);
     }
+    o->wanted.resize(o->bytes);
+    rules[o->type].combine(o->op, n, o->in, o->wanted.data(), o->count);
 }
 
 static std::string describe(const operation &o, unsigned n)
@@ -378,7 +376,7 @@ static void every_kernel(void **)
         }
         end_world(w);
     }
-    assert_int_equal(pairs, 2 * (8 * 10 + 2 * 4 + 2 * 2));
+    assert_int_equal(pairs, 2 * (8 * 10 + 2 * 4 + 2 * 2 + 2 * 4 + 7 * 2));
 }
 
 /* For each size of element: every address of input and output, with few and with many elements. */
@@ -386,12 +384,14 @@ static void every_alignment(void **)
 {
     std::vector<operation> operations;
     world *w = make_world(2);
-    for (unsigned type : {SHUNT_TYPE_U8, SHUNT_TYPE_I16, SHUNT_TYPE_F32, SHUNT_TYPE_U64, SHUNT_TYPE_C32, SHUNT_TYPE_C64}) {
+    for (unsigned type : {SHUNT_TYPE_U8, SHUNT_TYPE_I16, SHUNT_TYPE_F32, SHUNT_TYPE_U64, SHUNT_TYPE_C32, SHUNT_TYPE_C64,
+                          SHUNT_TYPE_BF16, SHUNT_TYPE_I16I, SHUNT_TYPE_F64I}) {
         unsigned align = (unsigned)shunt_type_align((shunt_type)type);
+        unsigned op = exists(type, SHUNT_OP_SUM) ? SHUNT_OP_SUM : SHUNT_OP_MAXLOC;
         for (unsigned how = 0; how < SHAPES; how++) {
             for (unsigned in = 0; in < 16; in += align) {
                 for (unsigned out = 0; out < 16; out += align) {
-                    operation o = make_operation((shape)how, type, SHUNT_OP_SUM);
+                    operation o = make_operation((shape)how, type, op);
                     o.in_shift = in;
                     o.out_shift = out;
                     o.shift_step = 0;
@@ -410,7 +410,7 @@ static void long_vectors(void **)
 {
     std::vector<operation> operations;
     world *w = make_world(4);
-    for (unsigned type : {SHUNT_TYPE_I8, SHUNT_TYPE_F32, SHUNT_TYPE_F64}) {
+    for (unsigned type : {SHUNT_TYPE_I8, SHUNT_TYPE_F32, SHUNT_TYPE_F64, SHUNT_TYPE_F16}) {
         for (unsigned how = 0; how < SHAPES; how++) {
             for (unsigned chunk : {1024u, 16384u}) {
                 operation o = make_operation((shape)how, type, SHUNT_OP_SUM);
@@ -447,9 +447,13 @@ static void nan_from_any_rank(void **)
 {
     std::vector<operation> operations;
     world *w = make_world(3);
+    static const unsigned pairs[][2] = {
+        {SHUNT_TYPE_F64, SHUNT_OP_MIN},     {SHUNT_TYPE_F64, SHUNT_OP_MAX},     {SHUNT_TYPE_BF16, SHUNT_OP_MIN},
+        {SHUNT_TYPE_F64I, SHUNT_OP_MINLOC}, {SHUNT_TYPE_F32F, SHUNT_OP_MAXLOC},
+    };
     for (unsigned how = 0; how < SHAPES; how++)
-        for (unsigned op : {SHUNT_OP_MIN, SHUNT_OP_MAX}) {
-            operations.push_back(make_operation((shape)how, SHUNT_TYPE_F64, op));
+        for (const unsigned *pair : pairs) {
+            operations.push_back(make_operation((shape)how, pair[0], pair[1]));
             operations.back().count = 300; /* of which about one in forty is NaN on one rank or more */
         }
     run_batch(w, &operations);

@@ -54,7 +54,17 @@ static void test_types(void **state)
     assert_type(MPI_C_DOUBLE_COMPLEX, SHUNT_TYPE_C64, 16);
     assert_type(MPI_CHAR, SHUNT_TYPE_I8, 1);
     assert_type(MPI_WCHAR, -1, sizeof(wchar_t));
-    assert_type(MPI_DOUBLE_INT, -1, 12);
+    assert_type(MPI_SHORT_INT, SHUNT_TYPE_I16I, 6);
+    assert_type(MPI_2INT, SHUNT_TYPE_I32I, 8);
+    assert_type(MPI_LONG_INT, sizeof(long) == 8 ? SHUNT_TYPE_I64I : SHUNT_TYPE_I32I, sizeof(long) + 4);
+    assert_type(MPI_FLOAT_INT, SHUNT_TYPE_F32I, 8);
+    assert_type(MPI_DOUBLE_INT, SHUNT_TYPE_F64I, 12);
+    if (MPI_2INTEGER != MPI_DATATYPE_NULL && shunt_types_find(MPI_2INTEGER)) { /* this host has Fortran */
+        assert_type(MPI_2INTEGER, SHUNT_TYPE_I32I, 8);
+        assert_type(MPI_2REAL, SHUNT_TYPE_F32F, 8);
+        assert_type(MPI_2DOUBLE_PRECISION, SHUNT_TYPE_F64F, 16);
+    }
+    assert_type(MPI_LONG_DOUBLE_INT, -1, sizeof(long double) + 4);
     if (sizeof(long double) == 16)
         assert_type(MPI_LONG_DOUBLE, -1, 16);
     PMPI_Type_dup(MPI_INT, &copy);
@@ -90,7 +100,9 @@ static void test_pairs(void **state)
     assert_false(allows(MPI_BYTE, MPI_SUM) || allows(MPI_C_BOOL, MPI_SUM));
     assert_true(allows(MPI_CHAR, MPI_SUM));
     assert_false(allows(MPI_AINT, MPI_LAND));
-    assert_int_equal(shunt_types_op(MPI_MINLOC), SHUNT_OP_NO_KERNEL);
+    assert_true(allows(MPI_DOUBLE_INT, MPI_MINLOC) && allows(MPI_2INT, MPI_MAXLOC));
+    assert_false(allows(MPI_DOUBLE_INT, MPI_MIN) || allows(MPI_DOUBLE, MPI_MINLOC) || allows(MPI_2INT, MPI_SUM));
+    assert_int_equal(shunt_types_op(MPI_REPLACE), SHUNT_OP_NO_KERNEL);
     PMPI_Op_create(add_pairs, 1, &user);
     assert_int_equal(shunt_types_op(user), SHUNT_OP_OF_USER);
     PMPI_Op_free(&user);
@@ -106,6 +118,7 @@ int main(int argc, char **argv)
 
     MPI_Init(&argc, &argv);
     shunt_host.Type_size = PMPI_Type_size;
+    shunt_host.Type_get_extent_x = PMPI_Type_get_extent_x;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     MPI_Finalize();
     return failed;
