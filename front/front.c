@@ -209,12 +209,14 @@ void *shunt_front_resolve(unsigned slot, const void *caller)
     int saved = errno;
     if (!atomic_load_explicit(&started, memory_order_acquire))
         start(caller);
+    pthread_mutex_lock(&lock); /* an engine that starts late must have the last word */
     void *function = target[slot]; /* set by an engine, or NULL */
     if (!function && have_library)
         function = find_symbol(shunt_slot_name(slot));
-    if (function) /* again the same value, if another thread was faster */
+    if (function)
         atomic_store_explicit(&shunt_slots[slot], function, memory_order_release);
-    else
+    pthread_mutex_unlock(&lock);
+    if (!function)
         function = answer_missing(slot);
     errno = saved;
     return function;
@@ -236,6 +238,50 @@ __attribute__((constructor)) static void begin(void)
     if (!conf.disable)
         shunt_log_always("libshunt.so comes after the MPI library and sees none of its calls: link -lshunt before "
                          "the MPI library, or preload libshunt.so");
+}
+
+/* ---- shunt's own datatypes ---- */
+
+static bool in_mode(const char *word)
+{
+    return strcmp(atomic_load_explicit(&mode, memory_order_acquire), word) == 0;
+}
+
+/* On a node without a GPU the engine is started only now: calls with these types must come to it. */
+static void start_late(const void *caller)
+{
+    pthread_mutex_lock(&lock);
+    if (in_mode("no-gpu") && library.family && !library.mixed)
+        atomic_store_explicit(&mode, start_engine() ? "engine" : "no-engine", memory_order_release);
+    else if (in_mode("wrong-order") && !have_library) /* to know what no datatype is */
+        have_library = shunt_library_find(caller, &library);
+    pthread_mutex_unlock(&lock);
+}
+
+static uintptr_t find_datatype(unsigned which, const void *caller)
+{
+    int saved = errno;
+    if (!atomic_load_explicit(&started, memory_order_acquire) && !in_mode("wrong-order"))
+        start(caller);
+    if (in_mode("no-gpu") || in_mode("wrong-order"))
+        start_late(caller);
+    uintptr_t handle = in_mode("engine") ? services.datatype(which) : library.null_type;
+    errno = saved;
+    return handle;
+}
+
+/* In the header they answer an MPI_Datatype, which is an int or a pointer: what returns both returns this. */
+SHUNT_PUBLIC uintptr_t shunt_type_float16(void);
+SHUNT_PUBLIC uintptr_t shunt_type_bfloat16(void);
+
+uintptr_t shunt_type_float16(void)
+{
+    return find_datatype(0, __builtin_return_address(0));
+}
+
+uintptr_t shunt_type_bfloat16(void)
+{
+    return find_datatype(1, __builtin_return_address(0));
 }
 
 /* ---- for everybody ---- */

@@ -17,7 +17,8 @@ struct shunt_log_state;
 
 /* What libshunt.so offers besides MPI and only an engine can do. A function that is NULL has nothing to do. */
 struct shunt_services {
-    int (*flush)(void); /* shunt_flush */
+    int (*flush)(void);                   /* shunt_flush */
+    uintptr_t (*datatype)(unsigned which); /* shunt_type_float16 (0), shunt_type_bfloat16 (1): the handle as a number */
 };
 
 /* One per thread, in the thread-local storage of the front, where the fastest model works. At most 64 bytes. */

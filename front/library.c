@@ -98,17 +98,29 @@ static bool starts(const char *text, const char *prefix)
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
+/* A variable of the library: where the program refers to it, the program's copy is the one that everybody uses. */
+static uintptr_t find_variable(const struct shunt_library *library, const char *name)
+{
+    void *variable = dlsym(RTLD_DEFAULT, name);
+
+    return (uintptr_t)(variable ? variable : shunt_library_symbol(library, name));
+}
+
 static void find_family(struct shunt_library *library, const char *name)
 {
     library->family = NULL;
     library->err_other = 15;
+    library->null_type = 0;
     if (shunt_library_symbol(library, "ompi_mpi_comm_world")) {
         library->family = "openmpi";
         library->err_other = 16;
+        library->null_type = find_variable(library, "ompi_mpi_datatype_null");
     } else if (starts(name, "libmpi_abi.so")) {
         library->family = "abi";
+        library->null_type = 0x200;
     } else if (shunt_library_symbol(library, "MPIR_Dup_fn") || strcmp(name, "libmpi.so.12") == 0 ||
                strcmp(name, "libmpich.so.12") == 0) {
+        library->null_type = 0x0c000000;
         library->family = "mpich"; /* Intel MPI and MVAPICH have its ABI */
     }
 }

@@ -4,6 +4,7 @@
 #define SHUNT_FRONT_LIBRARY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct shunt_library {
     void *handle;       /* for dlsym; RTLD_NEXT if the library follows libshunt.so in the search order */
@@ -11,6 +12,7 @@ struct shunt_library {
     const char *family; /* "openmpi", "mpich", "abi": the engine's name; NULL if it is none that shunt knows */
     bool mixed;         /* a library of the standard ABI and one of another ABI are in this process */
     int err_other;      /* MPI_ERR_OTHER of this family */
+    uintptr_t null_type; /* MPI_DATATYPE_NULL of this family; 0 if it is not known */
 };
 
 /* Find it, for a call that came from the code at `caller`. False: there is no MPI library in this process. */

@@ -61,6 +61,33 @@ SHUNT_PUBLIC const char *shunt_mode(void);
  */
 SHUNT_PUBLIC int shunt_flush(void);
 
+/*
+ * Datatypes for 16-bit floats, which MPI does not have: IEEE's (binary16, "half") and bfloat16, the upper half of a
+ * float. An element is 2 bytes, at an even address. They are for MPI_Allreduce with MPI_SUM, MPI_PROD, MPI_MIN and
+ * MPI_MAX, on device and on host memory:
+ *
+ *     MPI_Datatype bfloat16 = shunt_type_bfloat16();
+ *     if (bfloat16 == MPI_DATATYPE_NULL)
+ *         give_up("shunt does not take part: %s", shunt_mode());
+ *     MPI_Allreduce(MPI_IN_PLACE, gradient, count, bfloat16, MPI_SUM, comm);
+ *
+ * On the GPUs the operands are combined as float, in rank order, and the result is rounded once; elsewhere each result
+ * of two operands is rounded (doc/numerics.md). All ranks of a call must use them. In calls that only move data they
+ * serve too. With other operations, in other reductions and inside of derived types MPI's rules for derived types hold:
+ * an operation of your own works, a predefined one is an error.
+ *
+ * They answer MPI_DATATYPE_NULL before MPI_Init (or the first session), from MPI_Finalize on (or the end of the last
+ * session), where the host MPI fails to make them, and where shunt does not take part; otherwise always the same handle.
+ * On a node without a GPU the first call of these makes shunt take part. The handle belongs to shunt: it must not be
+ * freed. Any thread may call them that may call MPI.
+ *
+ * Declared if mpi.h is included before this header.
+ */
+#ifdef MPI_VERSION
+SHUNT_PUBLIC MPI_Datatype shunt_type_float16(void);
+SHUNT_PUBLIC MPI_Datatype shunt_type_bfloat16(void);
+#endif
+
 #ifdef __cplusplus
 }
 #endif

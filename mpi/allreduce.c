@@ -10,6 +10,7 @@
 #include "coll/run.h"
 #include "mpi/classify.h"
 #include "mpi/comm.h"
+#include "mpi/float16.h"
 #include "mpi/life.h"
 #include "mpi/staged.h"
 
@@ -79,7 +80,7 @@ static int run_device(const struct shunt_call *call, struct shunt_comm *comm, co
     return shunt_stage_allreduce(call, operands);
 }
 
-/* The communicator is not known, or a buffer may be in device memory. */
+/* The communicator is not known, a buffer may be in device memory, or the host does not know the type. */
 static __attribute__((noinline)) bool take_call(const struct shunt_call *call, int *rc)
 {
     struct shunt_operands operands = { .device = false };
@@ -91,7 +92,10 @@ static __attribute__((noinline)) bool take_call(const struct shunt_call *call, i
         shunt_classify_reduction(call, &operands);
     if (!operands.device) {
         pass_call(call, comm);
-        return false;
+        if (!shunt_float16_is(call->datatype))
+            return false;
+        *rc = shunt_host_allreduce(call, call->sendbuf, call->recvbuf);
+        return true;
     }
     if (shunt_life_arena())
         shunt_arena_set_device_used(shunt_life_arena());
@@ -103,7 +107,7 @@ bool shunt_hook_take(const struct shunt_call *call, int *rc)
 {
     struct shunt_comm *comm = shunt_comm_find(call->comm);
 
-    if (__builtin_expect(!comm, 0) || (shunt_gpu_in_use() && !shunt_classify_plain(call)))
+    if (__builtin_expect(!comm || shunt_float16_is(call->datatype), 0) || (shunt_gpu_in_use() && !shunt_classify_plain(call)))
         return take_call(call, rc);
     pass_call(call, comm);
     return false;

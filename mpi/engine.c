@@ -5,6 +5,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "config.h"
+#include "mpi/float16.h"
 #include "mpi/life.h"
 #include "mpi/shim.h"
 
@@ -27,6 +28,12 @@ static void place_shims(const struct shunt_front *front)
             front->target[shim->slot] = shim->function;
 }
 
+/* A handle as a number; of MPIs where it is an int, with its sign. */
+static uintptr_t find_datatype(unsigned which)
+{
+    return (uintptr_t)shunt_float16_get(which);
+}
+
 __attribute__((visibility("default"))) shunt_engine_start_function shunt_engine_start;
 
 enum shunt_status shunt_engine_start(const struct shunt_front *front)
@@ -44,6 +51,7 @@ enum shunt_status shunt_engine_start(const struct shunt_front *front)
     memcpy(shunt_next, front->next, sizeof shunt_next);
     fill_host_table(front);
     front->services->flush = shunt_life_flush;
+    front->services->datatype = find_datatype;
     place_shims(front);
     return SHUNT_OK;
 }

@@ -20,6 +20,7 @@
 #include "coll/run.h"
 #include "cuda/gpu.h"
 #include "mpi/comm.h"
+#include "mpi/float16.h"
 
 enum phase { BEFORE, STARTING, RUNNING, ENDING, OVER };
 
@@ -54,6 +55,11 @@ int shunt_life_flush(void)
         left = shunt_coll_flush();
     errno = saved;
     return left;
+}
+
+bool shunt_life_has_session(void)
+{
+    return atomic_load(&life.sessions) > 0;
 }
 
 static void enter_child(void)
@@ -169,8 +175,12 @@ void shunt_hook_final_before(const struct shunt_call *call)
     if (shunt_life_forked())
         return;
     /* With the last session MPI itself goes, and with it our attribute key. */
-    if (is_session(call) && life.phase != RUNNING && atomic_load(&life.sessions) == 1)
+    if (is_session(call) && life.phase != RUNNING && atomic_load(&life.sessions) == 1) {
         shunt_comm_stop();
+        shunt_float16_stop();
+    }
+    if (!is_session(call))
+        shunt_float16_stop();
     if (is_session(call) || life.phase != RUNNING)
         return;
     life.phase = ENDING;

@@ -18,4 +18,7 @@ bool shunt_life_forked(void);
 /* shunt_flush (include/shunt.h). */
 int shunt_life_flush(void);
 
+/* Is a session open? */
+bool shunt_life_has_session(void);
+
 #endif

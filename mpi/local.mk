@@ -9,6 +9,8 @@ mpi_sources += \
 	%reldir%/comm.c \
 	%reldir%/comm.h \
 	%reldir%/engine.c \
+	%reldir%/float16.c \
+	%reldir%/float16.h \
 	%reldir%/host_mpi.h \
 	%reldir%/idup.c \
 	%reldir%/idup.h \

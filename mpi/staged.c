@@ -16,7 +16,7 @@
 
 #include "base/log.h"
 #include "mpi/comm.h"
-#include "mpi/types.h"
+#include "mpi/float16.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -163,11 +163,13 @@ static enum shunt_status copy_back(const struct image *image, const struct layou
 
 /* ---- the call ---- */
 
-static int call_host(const struct shunt_call *call, const void *send, void *recv)
+int shunt_host_allreduce(const struct shunt_call *call, const void *send, void *recv)
 {
+    MPI_Op op = shunt_float16_op(call->datatype, call->op);
+
     if (call->count > INT_MAX)
-        return shunt_host.Allreduce_c(send, recv, call->count, call->datatype, call->op, call->comm);
-    return shunt_host.Allreduce(send, recv, (int)call->count, call->datatype, call->op, call->comm);
+        return shunt_host.Allreduce_c(send, recv, call->count, call->datatype, op, call->comm);
+    return shunt_host.Allreduce(send, recv, (int)call->count, call->datatype, op, call->comm);
 }
 
 int shunt_stage_allreduce(const struct shunt_call *call, const struct shunt_operands *operands)
@@ -189,7 +191,7 @@ int shunt_stage_allreduce(const struct shunt_call *call, const struct shunt_oper
         status = make_image(1, call->recvbuf, &layout, task->in_place, &recv);
     if (status == SHUNT_OK) {
         errno = saved;
-        rc = call_host(call, send.host, recv.host);
+        rc = shunt_host_allreduce(call, send.host, recv.host);
         saved = errno;
         if (rc == MPI_SUCCESS && recv_staged)
             status = copy_back(&recv, &layout);

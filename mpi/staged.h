@@ -5,6 +5,9 @@
 
 #include "mpi/classify.h"
 
+/* The host's function on these buffers, with the operation that the host knows for the type. */
+int shunt_host_allreduce(const struct shunt_call *call, const void *send, void *recv);
+
 /*
  * Run the call through host memory; answers what the MPI function returns. The caller has taken its step on the board.
  * A failure before the host's call, or of the copy back, goes to the communicator's error handler.

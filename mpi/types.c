@@ -5,7 +5,7 @@
  * Which operations MPI allows on a class is from the standard's table. A pair that it forbids has no kernel here: the
  * call is staged and the host MPI says what it thinks of it.
  */
-#include "mpi/types.h"
+#include "mpi/float16.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -148,7 +148,7 @@ const struct shunt_mpi_type *shunt_types_find(MPI_Datatype handle)
 
     pthread_once(&once, fill_table);
     const struct shunt_mpi_type *entry = find_entry(handle);
-    return entry->size != 0 ? entry : NULL;
+    return entry->size != 0 ? entry : shunt_float16_find(handle);
 }
 
 int shunt_types_op(MPI_Op handle)

@@ -7,7 +7,7 @@
 #include "cuda/types.h"
 #include "mpi/call.h"
 
-/* A predefined datatype. */
+/* A predefined datatype, or one of shunt's own. */
 struct shunt_mpi_type {
     MPI_Datatype handle;
     int size;     /* bytes that count */
@@ -15,7 +15,7 @@ struct shunt_mpi_type {
     unsigned ops; /* mask of 1 << enum shunt_op: what MPI allows on it and a kernel does */
 };
 
-/* The predefined datatype of a handle, or NULL: derived (or null). To be called after MPI_Init. */
+/* The datatype of a handle, or NULL: derived (or null). To be called after MPI_Init. */
 const struct shunt_mpi_type *shunt_types_find(MPI_Datatype handle);
 
 /* The operation of a handle; -1 for a predefined one without kernels, -2 for a user's. */

@@ -34,7 +34,8 @@ static int aligned; /* random places are multiples of the element */
 /* The types of MPI that have a kernel each; the others are further names of the same, or stage. */
 #define GPU_TYPES                                                                                   \
     "SIGNED_CHAR,UNSIGNED_CHAR,SHORT,UNSIGNED_SHORT,INT,UNSIGNED,LONG,UNSIGNED_LONG,FLOAT,DOUBLE," \
-    "C_FLOAT_COMPLEX,C_DOUBLE_COMPLEX,SHORT_INT,2INT,LONG_INT,FLOAT_INT,DOUBLE_INT"
+    "C_FLOAT_COMPLEX,C_DOUBLE_COMPLEX,SHORT_INT,2INT,LONG_INT,FLOAT_INT,DOUBLE_INT,2REAL,2DOUBLE_PRECISION," \
+    "FLOAT16,BFLOAT16"
 
 __attribute__((noreturn)) static void refuse(const char *why, const char *word)
 {
@@ -297,6 +298,7 @@ int main(int argc, char **argv)
     check_words();
     MPI_Init_thread(&argc, &argv, test_options.thread ? MPI_THREAD_SERIALIZED : MPI_THREAD_SINGLE, &provided);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
+    refer_start();
     make_comms();
     if (random_cases == 0)
         run_all();

@@ -86,8 +86,8 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_SOURCES = %reldir%/unit/map.c mpi/map.c
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/allreduce.c mpi/classify.c mpi/map.c mpi/staged.c mpi/types.c \
-	cuda/types.c
-types_test_sources = %reldir%/unit/types.c mpi/types.c cuda/types.c
+	mpi/float16.c cuda/types.c
+types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c
 
 if HAVE_ENGINE_OPENMPI
@@ -100,7 +100,7 @@ check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %re
 %canon_reldir%_unit_comm_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_types_openmpi_SOURCES = $(types_test_sources)
 %canon_reldir%_unit_types_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
-%canon_reldir%_unit_types_openmpi_LDADD = $(OPENMPI_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_types_openmpi_LDADD = $(OPENMPI_LIBS) $(CMOCKA_LIBS) -lm
 endif
 
 if HAVE_ENGINE_MPICH
@@ -113,7 +113,7 @@ check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich %reldir
 %canon_reldir%_unit_comm_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_types_mpich_SOURCES = $(types_test_sources)
 %canon_reldir%_unit_types_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
-%canon_reldir%_unit_types_mpich_LDADD = $(MPICH_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_types_mpich_LDADD = $(MPICH_LIBS) $(CMOCKA_LIBS) -lm
 endif
 
 
@@ -135,16 +135,16 @@ endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
-mpi_test_programs = check_allreduce check_app check_comms check_errors check_life check_memory check_threads check_user \
-	check_waits
+mpi_test_programs = check_allreduce check_app check_comms check_errors check_float16 check_life check_memory \
+	check_threads check_user check_waits
 mpi_test_shared = case comms gpu refer sum
-process_tests = checker allreduce memory faults life app clients
-mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h)
+process_tests = checker allreduce float16 memory faults life app clients
+mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(srcdir)/%reldir%/short_float.h
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
 	-pthread -I$(top_srcdir)
 EXTRA_DIST += $(mpi_test_programs:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.h)
-EXTRA_DIST += %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
+EXTRA_DIST += %reldir%/short_float.h %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
 check_DATA =
 CLEANFILES += $(check_DATA) %reldir%/openmpi/*.o %reldir%/mpich/*.o
 .PRECIOUS: %reldir%/openmpi/%.o %reldir%/mpich/%.o

@@ -5,11 +5,16 @@
  * Every C type has two functions made by a macro: combine (a loop per operation) and put (one element of test data
  * from a hash). Compiled without contraction of products and sums, so that the bits are those of separate roundings.
  */
+#define _GNU_SOURCE
 #include "test/refer.h"
 
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "test/short_float.h"
 
 struct refer_loops {
     void (*combine)(enum refer_op_id op, size_t count, const void *in, void *inout);
@@ -18,6 +23,7 @@ struct refer_loops {
         unsigned char at, bytes;
     } parts[2];           /* the bytes that matter, where not all do; bytes 0: no such part */
     unsigned char real;   /* bytes of a real component of floating types, else 0 */
+    const struct short_layout *layout; /* of 16-bit floats; they have no loop of their own to combine */
 };
 
 static uint64_t mix(uint64_t x)
@@ -195,13 +201,43 @@ COMPLEX(c32, float, 0)
 COMPLEX(c64, double, 0)
 COMPLEX(c80, long double, 10)
 
+/* ---- floating point of 16 bits ---- */
+
+/* Exact: sums of 8 ranks fit into the fraction, factors are powers of two. Rough: nothing overflows. */
+static uint16_t short_put(const struct short_layout *layout, enum refer_op_id op, bool rough, uint64_t hash)
+{
+    double sign = hash & 1 ? -1 : 1, fraction = (double)(mix(hash) >> 12) / 4503599627370496.0, value;
+    unsigned most = layout->fraction > 8 ? 200 : 24;
+
+    if (op == REFER_MAX || op == REFER_MIN)
+        value = ldexp(1 + fraction, (int)(hash >> 8) % 8);
+    else if (op == REFER_PROD)
+        value = rough ? 0.5 + fraction : (hash >> 8) % 2 ? 2 : 0.5;
+    else
+        value = rough ? ldexp(1 + fraction, (int)((hash >> 8) % 13) - 6) : (double)(1 + (hash >> 8) % most);
+    return short_nearest(layout, (float)(sign * value));
+}
+
+#define SHORT(name, bits, offset)                                                               \
+    static const struct short_layout layout_##name = {bits, offset};                            \
+    static void put_##name(void *at, enum refer_op_id op, bool rough, uint64_t hash, int who)   \
+    {                                                                                           \
+        uint16_t value = short_put(&layout_##name, op, rough, hash);                            \
+        (void)who;                                                                              \
+        memcpy(at, &value, sizeof value);                                                       \
+    }                                                                                           \
+    static const struct refer_loops loops_##name = {.put = put_##name, .real = 2, .layout = &layout_##name};
+
+SHORT(f16, 10, 15)
+SHORT(bf16, 7, 127)
+
 /* ---- pairs of value and location ---- */
 
 /* Few values, so that ties are common; the location is the contributor. */
-#define PAIR(name, T, significant)                                                              \
+#define PAIR(name, T, W, significant)                                                           \
     struct pair_##name {                                                                        \
         T value;                                                                                \
-        int where;                                                                              \
+        W where;                                                                                \
     };                                                                                          \
     static void combine_##name(enum refer_op_id op, size_t count, const void *in, void *inout)  \
     {                                                                                           \
@@ -221,27 +257,29 @@ COMPLEX(c80, long double, 10)
         (void)op, (void)rough;                                                                  \
         memset(&pair, 0x5a, sizeof pair);                                                       \
         pair.value = (T)(hash % 5) - 2;                                                         \
-        pair.where = who;                                                                       \
+        pair.where = (W)who;                                                                    \
         memcpy(at, &pair, sizeof pair);                                                         \
     }                                                                                           \
     static const struct refer_loops loops_##name = {                                            \
         .combine = combine_##name,                                                              \
         .put = put_##name,                                                                      \
-        .parts = {{0, significant}, {offsetof(struct pair_##name, where), sizeof(int)}}};
+        .parts = {{0, significant}, {offsetof(struct pair_##name, where), sizeof(W)}}};
 
-PAIR(short_int, short, sizeof(short))
-PAIR(two_int, int, sizeof(int))
-PAIR(long_int, long, sizeof(long))
-PAIR(float_int, float, sizeof(float))
-PAIR(double_int, double, sizeof(double))
-PAIR(long_double_int, long double, 10)
+PAIR(short_int, short, int, sizeof(short))
+PAIR(two_int, int, int, sizeof(int))
+PAIR(long_int, long, int, sizeof(long))
+PAIR(float_int, float, int, sizeof(float))
+PAIR(double_int, double, int, sizeof(double))
+PAIR(long_double_int, long double, int, 10)
+PAIR(two_float, float, float, sizeof(float))
+PAIR(two_double, double, double, sizeof(double))
 
 /* ---- the tables ---- */
 
 #define T(name, C, class, loops) {#name, MPI_##name, REFER_##class, sizeof(C), &loops_##loops}
 #define P(name, loops) {#name, MPI_##name, REFER_PAIR, sizeof(struct pair_##loops), &loops_##loops}
 
-const struct refer_type refer_types[] = {
+struct refer_type refer_types[] = {
     T(SIGNED_CHAR, signed char, INT, i8),
     T(UNSIGNED_CHAR, unsigned char, INT, u8),
     T(SHORT, short, INT, i16),
@@ -295,8 +333,25 @@ const struct refer_type refer_types[] = {
     P(FLOAT_INT, float_int),
     P(DOUBLE_INT, double_int),
     P(LONG_DOUBLE_INT, long_double_int),
+    P(2INTEGER, two_int),
+    P(2REAL, two_float),
+    P(2DOUBLE_PRECISION, two_double),
+    {"FLOAT16", MPI_DATATYPE_NULL, REFER_FLT, 2, &loops_f16}, /* these two are shunt's: refer_start */
+    {"BFLOAT16", MPI_DATATYPE_NULL, REFER_FLT, 2, &loops_bf16},
 };
 const int refer_ntypes = sizeof refer_types / sizeof *refer_types;
+
+void refer_start(void)
+{
+    static const char *const functions[] = {"shunt_type_float16", "shunt_type_bfloat16"};
+    MPI_Datatype (*find)(void);
+
+    for (int i = 0; i < 2; i++) {
+        *(void **)&find = dlsym(RTLD_DEFAULT, functions[i]);
+        if (find)
+            refer_types[refer_ntypes - 2 + i].handle = find();
+    }
+}
 
 const struct refer_op refer_ops[REFER_NOPS] = {
     [REFER_SUM] = {"SUM", MPI_SUM},          [REFER_PROD] = {"PROD", MPI_PROD},
@@ -389,8 +444,33 @@ void refer_fill(const struct refer_source *source, int who, size_t count, void *
         put_one(source, who, key, i, at);
 }
 
+static void reduce_short(const struct refer_source *source, int first, int n, size_t count, uint16_t *work,
+                         uint16_t *out)
+{
+    const struct short_layout *layout = source->type->loops->layout;
+    float *sum = malloc((count + 1) * sizeof *sum), x;
+
+    for (int who = first; who < first + n; who++) {
+        refer_fill(source, who, count, work);
+        for (size_t i = 0; i < count; i++) {
+            x = short_value(layout, work[i]);
+            if (who == first)
+                sum[i] = x;
+            else
+                combine_f32(source->op, 1, &x, &sum[i]);
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        out[i] = short_nearest(layout, sum[i]);
+    free(sum);
+}
+
 void refer_reduce(const struct refer_source *source, int first, int n, size_t count, void *work, void *out)
 {
+    if (source->type->loops->layout) {
+        reduce_short(source, first, n, count, work, out);
+        return;
+    }
     refer_fill(source, first, count, out);
     for (int i = 1; i < n; i++) {
         refer_fill(source, first + i, count, work);
@@ -452,8 +532,10 @@ static long double component(const struct refer_type *type, const void *data, si
     long double wide = 0;
     double two;
     float one;
+    uint16_t half;
 
     switch (type->loops->real) {
+    case 2: memcpy(&half, at, sizeof half); return short_value(type->loops->layout, half);
     case sizeof(float): memcpy(&one, at, sizeof one); return one;
     case sizeof(double): memcpy(&two, at, sizeof two); return two;
     default: memcpy(&wide, at, 10); return wide;
@@ -489,7 +571,10 @@ long refer_differs_roughly(const struct refer_source *source, int first, int n, 
 {
     const struct refer_type *type = source->type;
     unsigned real = type->loops->real;
-    long double epsilon = real == 4 ? 0x1p-23L : real == 8 ? 0x1p-52L : 0x1p-63L;
+    long double epsilon = real == 2   ? ldexp(1, -type->loops->layout->fraction)
+                          : real == 4 ? 0x1p-23L
+                          : real == 8 ? 0x1p-52L
+                                      : 0x1p-63L;
     long found = refer_differs(type, count, a, b);
 
     if (!real || source->op > REFER_PROD || source->data != REFER_ROUGH)

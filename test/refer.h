@@ -56,9 +56,12 @@ struct refer_op {
     MPI_Op handle;
 };
 
-extern const struct refer_type refer_types[];
+extern struct refer_type refer_types[];
 extern const int refer_ntypes;
 extern const struct refer_op refer_ops[REFER_NOPS];
+
+/* After MPI_Init: look for the handles of shunt's own types. Without shunt they are MPI_DATATYPE_NULL. */
+void refer_start(void);
 
 /* By name; NULL or -1 if there is none. */
 const struct refer_type *refer_type_find(const char *name);
@@ -82,7 +85,10 @@ struct refer_source {
 /* `count` elements of contributor `who`. Gaps in pair types and long double are filled too. */
 void refer_fill(const struct refer_source *source, int who, size_t count, void *out);
 
-/* The result for contributors first ... first + n - 1, in this order. `work` has room for `count` elements. */
+/*
+ * The result for contributors first ... first + n - 1, in this order; 16-bit floats are rounded once, at the end. `work`
+ * has room for `count` elements.
+ */
 void refer_reduce(const struct refer_source *source, int first, int n, size_t count, void *work, void *out);
 
 /* The first element that differs in a byte that matters, or -1. */
