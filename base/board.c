@@ -215,6 +215,14 @@ bool shunt_board_ahead(const struct shunt_board *board, int rank)
            atomic_load_explicit(&board->shared->passed[rank].value, memory_order_acquire) > board->sequence;
 }
 
+bool shunt_board_bereft(const struct shunt_board *board)
+{
+    for (int i = 0; i < board->n; i++)
+        if (!shunt_arena_alive(board->arena, board->slots[i]))
+            return true;
+    return false;
+}
+
 /* ---- arriving ---- */
 
 /* Why no operation of this board can run on the GPUs, whatever the ranks bring; NONE. */
@@ -428,7 +436,7 @@ static enum shunt_reason look_at_time(const struct shunt_round *round, uint32_t 
     uint64_t now = now_ns();
     int gone = find_gone(round, now);
     if (gone >= 0) {
-        /* the host MPI will find it out too, and report it as it does */
+        /* whether it left in order or died, the call's end depends on that: see shunt_board_bereft */
         shunt_warn_once(SHUNT_REASON_PEER_VETO, "rank %d of %d has ended", gone, board->n);
         return SHUNT_REASON_PEER_VETO;
     }

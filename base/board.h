@@ -152,6 +152,12 @@ struct shunt_round {
 bool shunt_board_ahead(const struct shunt_board *board, int rank);
 
 /*
+ * Has a member ended without leaving the arena? Then no collective of its communicator can be completed any more,
+ * neither here nor by a host MPI, and most of these would wait for it for ever.
+ */
+bool shunt_board_bereft(const struct shunt_board *board);
+
+/*
  * Rule 2: arrive in the board's next operation. SHUNT_OK: arrived, `round` is filled and must be left.
  * SHUNT_PASS: did not arrive, has passed as a host rank instead; *reason says why; stage.
  */

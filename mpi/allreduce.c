@@ -53,6 +53,12 @@ static enum shunt_reason find_obstacle(const struct shunt_comm *comm, const stru
     return comm->reason;
 }
 
+/* A rank has died before the GPUs could begin: an error, since the host MPI would most likely wait for it for ever. */
+static bool is_bereft(const struct shunt_comm *comm, enum shunt_reason reason)
+{
+    return reason == SHUNT_REASON_PEER_VETO && comm && comm->board && shunt_board_bereft(comm->board);
+}
+
 static int run_device(const struct shunt_call *call, struct shunt_comm *comm, const struct shunt_operands *operands)
 {
     struct shunt_progress progress = { poke_host, (void *)&call->comm };
@@ -74,7 +80,7 @@ static int run_device(const struct shunt_call *call, struct shunt_comm *comm, co
         count_call(call, path, SHUNT_REASON_NONE);
         return MPI_SUCCESS;
     }
-    if (status != SHUNT_PASS)
+    if (status != SHUNT_PASS || is_bereft(comm, outcome.reason))
         return shunt_comm_fail(call->comm);
     count_call(call, SHUNT_PATH_STAGED, outcome.reason);
     return shunt_stage_allreduce(call, operands);

@@ -29,6 +29,8 @@ struct shunt_map shunt_comms = SHUNT_MAP_INITIALIZER;
 static struct shunt_comm world;
 static int steps, runs, failures;
 static enum shunt_status run_status;
+static enum shunt_reason run_reason;
+static bool bereft; /* a member has died */
 static unsigned counted_path;
 static enum shunt_reason counted_reason;
 static int counted;
@@ -76,6 +78,12 @@ void shunt_board_pass(struct shunt_board *board)
     steps += board != NULL;
 }
 
+bool shunt_board_bereft(const struct shunt_board *board)
+{
+    assert_non_null(board);
+    return bereft;
+}
+
 enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
                                  const struct shunt_progress *progress, struct shunt_outcome *outcome)
 {
@@ -86,7 +94,7 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
     runs++;
     steps += board != NULL;
     outcome->algo = 1;
-    outcome->reason = SHUNT_REASON_PEER_ON_HOST;
+    outcome->reason = run_reason;
     errno = EIO;
     return run_status;
 }
@@ -113,6 +121,8 @@ static int setup(void **state)
     no_bounce = plain_known = false;
     queries = copies = steps = runs = failures = counted = 0;
     run_status = SHUNT_OK;
+    run_reason = SHUNT_REASON_PEER_ON_HOST;
+    bereft = false;
     world = (struct shunt_comm){ .handle = MPI_COMM_WORLD, .size = 2, .board = (struct shunt_board *)&world };
     return shunt_map_put(&shunt_comms, shunt_comm_word(MPI_COMM_WORLD), &world, &old);
 }
@@ -443,6 +453,22 @@ static void test_steps(void **state)
     assert_int_equal(failures, 1);
 }
 
+/* A veto is staged, unless it comes of a member that has died: the host MPI would wait for that one for ever. */
+static void test_member_that_died(void **state)
+{
+    int rc = -1;
+
+    (void)state;
+    run_status = SHUNT_PASS;
+    run_reason = SHUNT_REASON_PEER_VETO;
+    assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_STAGED, SHUNT_REASON_PEER_VETO);
+    assert_int_equal(rc, MPI_SUCCESS);
+    bereft = true;
+    assert_true(take(device, device + 64, 8, MPI_FLOAT, &rc));
+    assert_int_equal(rc, MPI_ERR_OTHER);
+    assert_int_equal(failures, 1);
+}
+
 /* Host memory that is known without a query; not so if a derived type leads from there to elsewhere. */
 static void test_plain(void **state)
 {
@@ -559,6 +585,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(test_stage_derived, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stage_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_steps, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_member_that_died, setup, teardown),
         cmocka_unit_test_setup_teardown(test_plain, setup, teardown),
         cmocka_unit_test_setup_teardown(test_float16, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_board, setup, teardown),
