@@ -468,35 +468,6 @@ static void ask_for(struct shunt_card *theirs, uint32_t channel, uint32_t r)
     atomic_fetch_or_explicit(&theirs->wanted, 1ull << r, memory_order_release);
 }
 
-static void follow_offer(struct shunt_card *theirs, struct shunt_peer *peer, uint32_t r, bool idle)
-{
-    struct shunt_block *block = &peer->blocks[r];
-    struct shunt_registration offer;
-    CUdeviceptr address = 0;
-
-    if (block->address != NULL || !read_offer(&theirs->registrations[r], &offer))
-        return;
-    if (block->number != offer.number)
-        *block = (struct shunt_block){ .number = offer.number };
-    if (block->tried == offer.offers)
-        return;
-    if (!make_room(offer.size, idle)) {
-        if (!idle && offer.size <= registry.limit)
-            note_untidy(peer);
-        else
-            block->tried = offer.offers; /* the operations go through scratch */
-    } else if (offer.kind == SHUNT_EXPORT_DESCRIPTOR) {
-        if (block->asked != offer.offers)
-            ask_for(theirs, peer->channel, r);
-        block->asked = offer.offers;
-    } else {
-        block->tried = offer.offers;
-        if (SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcOpenMemHandle_v2(&address, offer.handle,
-                                                                CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) == SHUNT_OK)
-            enter_block(block, peer->channel, &offer, address);
-    }
-}
-
 /* Close what is dead of a peer's, or note that it is to be closed. False: something dead is still open. */
 static bool close_dead(struct shunt_card *theirs, struct shunt_peer *peer, bool idle)
 {
@@ -518,6 +489,38 @@ static bool close_dead(struct shunt_card *theirs, struct shunt_peer *peer, bool 
     return all;
 }
 
+static void follow_offer(struct shunt_card *theirs, struct shunt_peer *peer, uint32_t r, bool idle)
+{
+    struct shunt_block *block = &peer->blocks[r];
+    struct shunt_registration offer;
+    CUdeviceptr address = 0;
+
+    if (block->address != NULL || !read_offer(&theirs->registrations[r], &offer))
+        return;
+    if (block->number != offer.number)
+        *block = (struct shunt_block){ .number = offer.number };
+    if (block->tried == offer.offers)
+        return;
+    /* What lay there before was declared dead before this was offered: a driver might take the one for the other. */
+    if (!close_dead(theirs, peer, idle))
+        return;
+    if (!make_room(offer.size, idle)) {
+        if (!idle && offer.size <= registry.limit)
+            note_untidy(peer);
+        else
+            block->tried = offer.offers; /* the operations go through scratch */
+    } else if (offer.kind == SHUNT_EXPORT_DESCRIPTOR) {
+        if (block->asked != offer.offers)
+            ask_for(theirs, peer->channel, r);
+        block->asked = offer.offers;
+    } else {
+        block->tried = offer.offers;
+        if (SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcOpenMemHandle_v2(&address, offer.handle,
+                                                                CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) == SHUNT_OK)
+            enter_block(block, peer->channel, &offer, address);
+    }
+}
+
 void shunt_registry_follow(struct shunt_arena *arena, int slot, bool idle)
 {
     struct shunt_card *theirs = shunt_card(arena, slot);
@@ -526,12 +529,10 @@ void shunt_registry_follow(struct shunt_arena *arena, int slot, bool idle)
 
     pthread_mutex_lock(&registry.lock);
     peer->untidy = false;
-    /* The dead first: the new block may lie where one of them lay, and a driver may take it for the old. */
-    if (close_dead(theirs, peer, idle)) {
-        take_letters(arena, idle);
-        for (uint32_t r = 1; r <= SHUNT_REGISTRATIONS; r++)
-            follow_offer(theirs, peer, r, idle);
-    }
+    close_dead(theirs, peer, idle);
+    take_letters(arena, idle);
+    for (uint32_t r = 1; r <= SHUNT_REGISTRATIONS; r++)
+        follow_offer(theirs, peer, r, idle);
     __atomic_store_n(&peer->version, version, __ATOMIC_RELEASE); /* the blocks before the version */
     pthread_mutex_unlock(&registry.lock);
 }
