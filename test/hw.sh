@@ -5,6 +5,8 @@
 #     hw.sh pack BUILD FOLDER         where it was built: the installation and the test programs of BUILD into FOLDER
 #     hw.sh run FOLDER [PYTEST ...]   where the GPUs are: runs the tests, under the Open MPI of that machine; arguments
 #                                     go to pytest (default: -k of what two GPUs show in a few minutes)
+#     hw.sh peers FOLDER              there too: what is assumed of the driver about memory that two GPUs share, and what
+#                                     is so (the differences; none is good)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -17,6 +19,7 @@ pack()
     cp -r "$build/stage" "$folder/stage"
     rm -rf "$folder/stage/lib/shunt/sim" # its libraries have the names of the real ones
     mkdir "$folder/test/openmpi"
+    cp "$build/test/conformance/driver" "$folder/test" 2>/dev/null || echo "hw.sh: no conformance/driver: make check there" >&2
     find "$build/test/openmpi" -maxdepth 1 -type f ! -name '*.o' -exec cp {} "$folder/test/openmpi" \;
     du -sh "$folder"
 }
@@ -42,8 +45,15 @@ END
         --durations=10 "$@" "$here"
 }
 
+peers()
+{
+    "$1/test/driver" peers 2>&1 | tee "$1/peers.txt" | diff -u "$here/conformance/peers.assumed" - &&
+        echo "hw.sh: all that is assumed is so"
+}
+
 case ${1:-} in
 pack) [ $# -eq 3 ] && pack "$2" "$3" ;;
 run) [ $# -ge 2 ] && shift && run "$@" ;;
-*) sed -n '3,8s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+peers) [ $# -eq 2 ] && peers "$2" ;;
+*) sed -n '3,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac

@@ -70,6 +70,13 @@ check_PROGRAMS += %reldir%/unit/stress_board
 %canon_reldir%_unit_stress_board_LDADD = libbase.la
 
 if HAVE_CUDA
+# What peers have of each other; the driver and the arena are the test's
+check_PROGRAMS += %reldir%/unit/mailbox %reldir%/unit/registry
+%canon_reldir%_unit_mailbox_SOURCES = %reldir%/unit/mailbox.c cuda/mailbox.c
+%canon_reldir%_unit_mailbox_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_registry_SOURCES = %reldir%/unit/registry.c cuda/mailbox.c cuda/registry.c cuda/vmm.c
+%canon_reldir%_unit_registry_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_registry_LDADD = libbase.la $(CMOCKA_LIBS)
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
 %canon_reldir%_unit_plan_LDADD = $(unit_libs)

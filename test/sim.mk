@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of the simulated GPU. conformance/driver and conformance/runtime also run on hardware: what they print there is
-# in conformance/*.h200, and they must print the same on the simulation.
+# in conformance/*.h200, and they must print the same on the simulation. conformance/peers.assumed is what is expected of
+# `driver peers` on two GPUs.
 
 sim_conformance_sources = \
 	%reldir%/conformance/conformance.h \
 	%reldir%/conformance/devices.c \
 	%reldir%/conformance/driver.c \
 	%reldir%/conformance/memory.c \
+	%reldir%/conformance/peers.c \
 	%reldir%/conformance/processes.c \
 	%reldir%/conformance/streams.c
 sim_tests = \
 	%reldir%/sim_conformance.sh \
 	%reldir%/sim_device.sh
-EXTRA_DIST += $(sim_tests) %reldir%/conformance/driver.h200 %reldir%/conformance/runtime.h200
+EXTRA_DIST += $(sim_tests) %reldir%/conformance/driver.h200 %reldir%/conformance/peers.assumed %reldir%/conformance/runtime.h200
 EXTRA_PROGRAMS =
 
 if HAVE_SIM

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from harness import mpirun
+from harness import REAL_GPUS, mpirun
 
 ALL_KINDS = "D,B,S,M,A,V,X,H,P,E,R"
 
@@ -113,6 +113,7 @@ class Opened:
                 now[found[1]] += sign * int(found[3])
                 self.most = max(self.most, now[found[1]])
         self.left = sum(now.values())
+        self.came_back = [int(n) for n in re.findall(r"^[DE]: (\d) came back$", result.out, re.M)]
 
 
 def memory(family, ranks, mode, *words, settings=None, where="twoshot", freed=False, **more):
@@ -148,6 +149,7 @@ def test_address_that_comes_back(family):
     """Freed, allocated again at the same address, opened by the peers: each has its own mapping, closed in time."""
     opened = memory(family, 2, "again")
     assert opened.opened == 6 * pairs(2)
+    assert len(opened.came_back) == 4 and (REAL_GPUS or min(opened.came_back) > 0)
     assert opened.most <= 4 << 20
 
 

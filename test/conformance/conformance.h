@@ -32,7 +32,7 @@
     X(cuMemGetAllocationGranularity) X(cuMemGetInfo_v2) X(cuMemHostAlloc)                          \
     X(cuMemHostGetDevicePointer_v2) X(cuMemHostGetFlags) X(cuMemHostRegister_v2)                   \
     X(cuMemHostUnregister) X(cuMemImportFromShareableHandle) X(cuMemMap) X(cuMemPoolCreate)        \
-    X(cuMemPoolDestroy) X(cuMemRelease) X(cuMemSetAccess) X(cuMemUnmap) X(cuMemcpy)                \
+    X(cuMemPoolDestroy) X(cuMemRelease) X(cuMemRetainAllocationHandle) X(cuMemSetAccess) X(cuMemUnmap) X(cuMemcpy)                \
     X(cuMemcpyAsync) X(cuMemcpyDtoDAsync_v2) X(cuMemcpyDtoD_v2) X(cuMemcpyDtoHAsync_v2)            \
     X(cuMemcpyDtoH_v2) X(cuMemcpyHtoDAsync_v2) X(cuMemcpyHtoD_v2) X(cuMemcpyPeer)                  \
     X(cuMemsetD16_v2) X(cuMemsetD32Async) X(cuMemsetD32_v2) X(cuMemsetD8_v2)                       \
@@ -97,5 +97,10 @@ void ask_modules(void);
 void ask_exporter(int other);
 void ask_importer(int other);
 void ask_fork_child(void);
+
+/* The same for `driver peers`, with two GPUs. */
+void ask_pieces(void);
+void ask_owner(int other);
+void ask_peer(int other);
 
 #endif

@@ -236,12 +236,24 @@ static void ask_all(void)
     ask_fork_child();
 }
 
-int main(void)
+static void ask_about_peers(void)
+{
+    CUcontext ctx;
+    need(CU(cuInit)(0), "cuInit");
+    need(CU(cuDevicePrimaryCtxRetain)(&ctx, 0), "cuDevicePrimaryCtxRetain");
+    need(CU(cuCtxSetCurrent)(ctx), "cuCtxSetCurrent");
+    ask_pieces();
+}
+
+/* `driver` asks about everything but what `driver peers` asks about. */
+int main(int argc, char **argv)
 {
     int pair[2], status = 1;
+    bool peers = argc > 1 && !strcmp(argv[1], "peers");
     CUcontext ctx;
     setvbuf(stdout, NULL, _IOLBF, 0);
-    atexit(ask_at_exit);
+    if (!peers)
+        atexit(ask_at_exit);
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
         return 1;
     /* Before the driver is there: a process that has it cannot be forked */
@@ -250,10 +262,16 @@ int main(void)
         return 77;
     if (!importer) {
         close(pair[0]);
-        ask_importer(pair[1]);
+        peers ? ask_peer(pair[1]) : ask_importer(pair[1]);
         _exit(0);
     }
     close(pair[1]);
+    if (peers) {
+        ask_about_peers();
+        ask_owner(pair[0]);
+        waitpid(importer, &status, 0);
+        return status != 0;
+    }
     ask_uninitialized();
     ask_all();
     ask_exporter(pair[0]);
