@@ -140,6 +140,8 @@ static void read_config(void)
     config.gpus = (int)number("SHUNT_SIM_GPUS", 0, (unsigned)config.preset->gpus,
                               (unsigned)config.preset->gpus);
     config.faults = read_faults(setting("SHUNT_SIM_FAULT"));
+    if (!config.preset->p2p)
+        config.faults |= 1u << SIM_FAULT_NOP2P;
     config.sms = number("SHUNT_SIM_SMS", 1, 132, 4);
     config.memory = (size_t)number("SHUNT_SIM_MEMORY", 1, 1u << 20, config.preset->memory) << 20;
     config.blocking = number("CUDA_LAUNCH_BLOCKING", 0, 1, 0);

@@ -17,7 +17,9 @@ struct sim_preset {
     const char *word;
     int gpus;
     const char *name;
+    int capability;  /* times 10 */
     unsigned memory; /* MiB */
+    bool p2p;        /* GPUs can reach each other's memory */
     unsigned links;  /* NVLinks of each GPU */
     int gpus_per_socket;
     unsigned char bus[SIM_MAX_GPUS]; /* PCI bus number of each GPU */

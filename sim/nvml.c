@@ -201,8 +201,8 @@ NVML_API enum nvml_return nvmlDeviceGetCudaComputeCapability(struct nvml_device 
     enum nvml_return result = check(device, major);
     if (result || !minor)
         return result ? result : NVML_INVALID_ARGUMENT;
-    *major = 9;
-    *minor = 0;
+    *major = sim_config()->preset->capability / 10;
+    *minor = sim_config()->preset->capability % 10;
     return NVML_SUCCESS;
 }
 

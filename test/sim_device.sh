@@ -58,6 +58,7 @@ run nomem --fault nomem
 run noipc --fault noipc
 run nop2p --fault nop2p,noipc
 run across_nop2p --fault nop2p
+run across_nop2p --preset rtx4090x8 --gpus 2
 run devices --preset dgx-h100 --gpus 3
 run illegal
 grep -q '^shunt-sim: device work touched 0x[0-9a-f]*, which is not mapped on the GPU$' "$here/out" ||

@@ -50,6 +50,13 @@ def test_no_peer_access():
     assert SERVED in outcome and "except: no peer access between the GPUs (GPU 0 and GPU 1)" in outcome
 
 
+def test_gpus_for_games():
+    text, outcome = info("rtx4090x8", 8)
+    assert len(re.findall(r"^  GPU \d +NVIDIA GeForce RTX 4090, .* GiB, compute capability 8\.9$", text, re.M)) == 8
+    assert matrix(text, "peer access") == [["-" if i == j else "no" for j in range(8)] for i in range(8)]
+    assert SERVED in outcome and "except: no peer access between the GPUs" in outcome
+
+
 @pytest.mark.parametrize("case, cause", [
     ({"gpus": 1}, "two ranks share a GPU (there is one)"),
     ({"SHUNT_ALLREDUCE": "staged"}, "SHUNT_ALLREDUCE says so (staged)"),
