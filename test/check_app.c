@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "test/gpu.h"
@@ -18,6 +20,8 @@
     CALL(cudaFree, (void *))                                                    \
     CALL(cudaMallocHost, (void **, size_t))                                     \
     CALL(cudaFreeHost, (void *))                                                \
+    CALL(cudaHostRegister, (void *, size_t, unsigned))                          \
+    CALL(cudaHostUnregister, (void *))                                          \
     CALL(cudaMemcpyAsync, (void *, const void *, size_t, int, void *))          \
     CALL(cudaMemset, (void *, int, size_t))                                     \
     CALL(cudaMemsetAsync, (void *, int, size_t, void *))                        \
@@ -316,6 +320,80 @@ static void bare_threads(void)
     }
 }
 
+/* ---- memory ---- */
+
+/* The GPU of a rank may be full before shunt asks for any of it. */
+static void full_gpu(void)
+{
+    enum { BLOCK = 1 << 20, MOST = 64 };
+    struct sum sum;
+    void *blocks[MOST];
+    int n = 0;
+
+    sum_make(&sum, 'D', SUM_LARGE);
+    while (n < MOST && gpu_free_bytes() >= 2 * BLOCK && cudaMalloc(&blocks[n], BLOCK) == 0)
+        n++;
+    sum_once(&sum);
+    while (n > 0)
+        CHECK(cudaFree(blocks[--n]));
+    sum_once(&sum);
+    sum_free(&sum);
+}
+
+/* Allocations of many sizes, with holes that are filled again, and what lies at their very beginning and end. */
+static void many_sizes(void)
+{
+    enum { BLOCKS = 60 };
+    struct gpu_block blocks[BLOCKS] = {0};
+    unsigned state = 12345;
+
+    for (int i = 0; i < BLOCKS * 4 / 3; i++) {
+        struct gpu_block *block = &blocks[i < BLOCKS ? i : (i - BLOCKS) * 3];
+        size_t bytes = 1 + (state = state * 1664525u + 1013904223u) % (1u << (8 + i % 15));
+        gpu_free(block);
+        gpu_alloc(block, 'D', bytes);
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        size_t last = blocks[i].bytes - 1, places[] = {0, last / 2, last};
+        for (int k = 0; k < 3; k++) {
+            unsigned char byte = (unsigned char)(i + sum_rank + 1), got = 0;
+            gpu_copy(blocks[i].base + places[k], &byte, 1);
+            sum_count_call();
+            MPI_Allreduce(MPI_IN_PLACE, blocks[i].base + places[k], 1, MPI_UNSIGNED_CHAR, MPI_SUM, MPI_COMM_WORLD);
+            gpu_copy(&got, blocks[i].base + places[k], 1);
+            if (got != (unsigned char)(sum_size * i + sum_size * (sum_size + 1) / 2))
+                sum_fail("a wrong byte");
+        }
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        gpu_free(&blocks[i]);
+}
+
+/* Host memory that MPI has seen is the application's to register with CUDA, and registered memory is host memory. */
+static void registered_memory(void)
+{
+    enum { BYTES = 1 << 20 };
+    int *device, ones[4] = {1, 1, 1, 1}, *host = NULL;
+
+    CHECK(cudaMalloc((void **)&device, BYTES));
+    for (int i = 0; i < 6; i++) {
+        sum_check_call(posix_memalign((void **)&host, 4096, BYTES), "posix_memalign");
+        memset(host, 0, BYTES);
+        gpu_copy(device, ones, sizeof ones);
+        if (i % 2)
+            CHECK(cudaHostRegister(host, BYTES, 0));
+        sum_count_call();
+        MPI_Allreduce(device, host, BYTES / sizeof(int), MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        if (host[0] != sum_size || host[3] != sum_size)
+            sum_fail("a wrong sum in host memory");
+        if (i % 2 == 0)
+            CHECK(cudaHostRegister(host, BYTES, 0));
+        CHECK(cudaHostUnregister(host));
+        free(host);
+    }
+    CHECK(cudaFree(device));
+}
+
 int main(int argc, char **argv)
 {
     static const struct sum_mode modes[] = {
@@ -324,6 +402,9 @@ int main(int argc, char **argv)
         {"contexts", contexts},
         {"gpus", gpus},
         {"bare-threads", bare_threads},
+        {"full-gpu", full_gpu},
+        {"many-sizes", many_sizes},
+        {"registered-memory", registered_memory},
         {NULL, NULL},
     };
 

@@ -194,9 +194,9 @@ def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, pre
     return list(map(str, line))  # for shells, too
 
 
-def mpirun(*words, limit=60, **more):
-    """Run command(...) within the limit."""
-    return run(command(*words, **more), limit)
+def mpirun(*words, limit=60, shm="", **more):
+    """Run command(...) within the limit. shm: options of the mount of /dev/shm, such as its size."""
+    return run(command(*words, **more), limit, shm)
 
 
 def environment(mark):
@@ -210,22 +210,24 @@ def environment(mark):
     return env
 
 
-def run(line, limit):
+def run(line, limit, shm=""):
     """Run to the end or to the limit, then see that nothing is left."""
+    if shm and not may_unshare():
+        pytest.skip("/dev/shm cannot be mounted here")
     line = [str(word) for word in line]
     for _ in range(HUNG_LAUNCHERS):
-        result = run_once(line, limit)
+        result = run_once(line, limit, shm)
         if not result.launcher_hung:
             break
         warnings.warn(f"the launcher hung after its ranks had ended: {' '.join(line)}")
     return result
 
 
-def run_once(line, limit):
+def run_once(line, limit, shm_options):
     mark, before, start = uuid.uuid4().hex, set(os.listdir("/dev/shm")), time.monotonic()
     words = ["unshare", "-m", "sh", "-c", PRIVATE_SHM, "sh"] if may_unshare() else []
     with temporary() as out, temporary() as err, temporary() as shm:
-        process = subprocess.Popen(words + line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment(mark),
+        process = subprocess.Popen(words + line, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**environment(mark), "SHM_OPTIONS": shm_options},
                                    start_new_session=True, pass_fds=(3,),
                                    preexec_fn=lambda: os.dup2(shm.fileno(), 3))
         rc = hung = None
@@ -352,9 +354,9 @@ def ours(names):
     return {name for name in names if not name.startswith(HOST_FILES)}
 
 
-# Run a command with a /dev/shm of its own, then list to descriptor 3 what it has left there for 2 seconds
+# Run a command with a /dev/shm of its own, mounted with SHM_OPTIONS, then list to descriptor 3 what it has left there for 2 seconds
 PRIVATE_SHM = """
-mount -t tmpfs -o mode=1777 none /dev/shm || exit 98
+mount -t tmpfs -o "mode=1777${SHM_OPTIONS:+,$SHM_OPTIONS}" none /dev/shm || exit 98
 "$@" 3>&-
 rc=$?
 for i in 1 2 3 4 5 6 7 8; do [ -z "$(ls -A /dev/shm)" ] && break; sleep 0.25; done

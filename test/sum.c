@@ -56,6 +56,11 @@ void sum_fill(struct sum *sum)
     gpu_synchronize();
 }
 
+void sum_count_call(void)
+{
+    calls++;
+}
+
 void sum_call(struct sum *sum, MPI_Comm comm)
 {
     calls++;

@@ -43,6 +43,8 @@ void sum_fill(struct sum *sum);
 void sum_call(struct sum *sum, MPI_Comm comm); /* from any thread */
 void sum_check(struct sum *sum);
 
+void sum_count_call(void); /* of MPI_Allreduce on device memory, made elsewhere */
+
 /* All three on MPI_COMM_WORLD. */
 void sum_once(struct sum *sum);
 

@@ -43,3 +43,12 @@ def test_launches_that_block():
     mpirun("openmpi", 2, "check_app", "unsynchronized", "bare-threads",
            settings={**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}).ran("gpu")
     mpirun("openmpi", 3, "check_app", "bare-threads", settings={**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}).ran("gpu")
+
+
+def test_memory_of_any_size(family):
+    mpirun(family, 2, "check_app", "many-sizes").ran("gpu")
+
+
+def test_registered_host_memory(family):
+    mpirun(family, 2, "check_app", "registered-memory").ran(
+        "staged", reason="send and receive buffer lie in different kinds of memory")

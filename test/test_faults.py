@@ -21,6 +21,45 @@ def test_driver_refuses(family, fault, reason, ranks):
     check(family, ranks, *SMALL, faults=[fault]).ran("staged", reason=reason)
 
 
+@pytest.mark.parametrize("fault, reasons", [
+    ("noipc", {"the driver refused CUDA IPC"}),
+    ("nop2p", {"no peer access between the GPUs", "a rank passed host memory"}),
+    ("nomem", {"no device memory for the scratch space"}),
+])
+@pytest.mark.parametrize("bad", [0, 2])
+def test_driver_refuses_one_rank(fault, reasons, bad):
+    """The others learn of it, and nobody waits."""
+    words = ["check_allreduce", *SMALL, "--comm", "world,dup"]
+    result = mpirun("openmpi", blocks=[Block(1, words, settings={"SHUNT_SIM_FAULT": fault if rank == bad else ""})
+                                       for rank in range(3)])
+    assert set(result.ran("staged").stats.reasons) <= reasons and result.seconds < 20, str(result)
+
+
+@pytest.mark.skipif(REAL_GPUS, reason="the simulated GPU has such a small memory")
+def test_no_memory_left_on_one_gpu():
+    """The application of one rank has taken it all before shunt asks for any."""
+    words = ["check_app", "full-gpu"]
+    result = mpirun("openmpi", blocks=[Block(1, words, settings={"SHUNT_SIM_MEMORY": "64" if rank == 1 else "8192"})
+                                       for rank in range(3)])
+    result.ran("staged", reason="no device memory for the scratch space")
+
+
+def test_machine_without_peer_access(family):
+    check(family, 2, *SMALL, preset="rtx4090x8").ran("staged", reason="no peer access between the GPUs")
+
+
+def test_machine_with_one_gpu(family):
+    check(family, 1, *SMALL, "--comm", "world,self", gpus=1, preset="h200").ran("any", local=True)
+    check(family, 2, *SMALL, gpus=1, preset="h200").ran("staged", reason="two ranks share a GPU")
+
+
+@pytest.mark.parametrize("options", ["size=1m", "size=64k", "ro"])
+def test_little_shared_memory(options):
+    """No room for the arena: the host path with its reason, no signal. The host MPI has its files elsewhere."""
+    check("openmpi", 2, *SMALL, shm=options, settings={"OMPI_MCA_btl_vader_backing_directory": "/tmp"}).ran(
+        "staged", reason="no shared memory between the ranks of this node")
+
+
 @pytest.mark.parametrize("kinds", ["D", "DM", "HD"])
 def test_driver_refuses_in_mixed_company(kinds):
     check("openmpi", 3, *SMALL, "--send", kinds, "--recv", kinds, faults=["noipc"]).ran("staged")
