@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * shunt's own datatypes as a program meets them: handles from MPI_Init to MPI_Finalize, sums whose bits are known, what
- * MPI still refuses. check_float16 none: where shunt does not take part. check_float16 KINDS: kinds of memory by world
- * rank (gpu.h); 4 ranks for the sums of four. Linked with -lshunt or with shunt preloaded: the functions are weak.
+ * MPI still refuses. check_float16 none: where shunt does not take part. check_float16 session: in an MPI session.
+ * check_float16 KINDS: kinds of memory by world rank (gpu.h); 4 ranks for the sums of four. Linked with -lshunt or with
+ * shunt preloaded: the functions are weak.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -206,6 +207,32 @@ static void print_summary(void)
     fflush(stdout);
 }
 
+#if MPI_VERSION >= 4
+/* The world's ranks without MPI_Init. */
+static int run_in_session(void)
+{
+    uint16_t data = 0x3f80; /* 1 */
+    MPI_Session session;
+    MPI_Group group;
+    MPI_Comm comm;
+
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+    MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, "check_float16", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    expect(!is_null(shunt_type_bfloat16()), "a handle in a session");
+    MPI_Allreduce(MPI_IN_PLACE, &data, 1, shunt_type_bfloat16(), MPI_SUM, comm);
+    expect(data == short_nearest(&brain, (float)size), "a sum in a session");
+    MPI_Group_free(&group);
+    MPI_Comm_free(&comm);
+    MPI_Session_finalize(&session);
+    expect(is_null(shunt_type_bfloat16()), "a handle after the last session");
+    printf("check_float16: ranks 1 cases %d failures %d device 0 host 1\n", cases, failures);
+    return failures > 0;
+}
+#endif
+
 int main(int argc, char **argv)
 {
     kinds = argc > 1 ? argv[1] : "D";
@@ -214,6 +241,10 @@ int main(int argc, char **argv)
         return 2;
     }
     expect(is_null(shunt_type_float16()) && is_null(shunt_type_bfloat16()), "handles before MPI_Init");
+#if MPI_VERSION >= 4
+    if (strcmp(kinds, "session") == 0)
+        return run_in_session();
+#endif
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
