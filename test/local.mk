@@ -34,6 +34,7 @@ EXTRA_DIST += \
 	%reldir%/unit/books.h \
 	%reldir%/unit/elements.h \
 	%reldir%/unit/fake_gpu.h \
+	%reldir%/unit/fake_run.h \
 	%reldir%/unit/lines.h \
 	%reldir%/unit/ranks.h \
 	%reldir%/unit/rounds.h \

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What Allreduce finds around it, for unit tests: a communicator of two ranks with a board that counts steps, and a run
+ * on the GPUs that answers what the test has set.
+ */
+#ifndef SHUNT_TEST_UNIT_FAKE_RUN_H
+#define SHUNT_TEST_UNIT_FAKE_RUN_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <errno.h>
+
+#include "base/stats.h"
+#include "coll/run.h"
+#include "mpi/comm.h"
+#include "mpi/life.h"
+
+struct shunt_host_table shunt_host;
+struct shunt_map shunt_comms = SHUNT_MAP_INITIALIZER;
+static struct shunt_comm world;
+static int steps, runs, failures;
+static enum shunt_status run_status;
+static enum shunt_reason run_reason;
+static bool bereft; /* a member has died */
+static unsigned counted_path;
+static enum shunt_reason counted_reason;
+static int counted;
+
+struct shunt_arena *shunt_life_arena(void)
+{
+    return (struct shunt_arena *)&steps;
+}
+
+MPI_Group shunt_life_world_group(void)
+{
+    return MPI_GROUP_EMPTY;
+}
+
+bool shunt_life_forked(void)
+{
+    return false;
+}
+
+bool shunt_life_has_session(void)
+{
+    return false;
+}
+
+int shunt_arena_set_device_used(struct shunt_arena *arena)
+{
+    (void)arena;
+    return 0;
+}
+
+struct shunt_comm *shunt_comm_get(MPI_Comm handle)
+{
+    return shunt_comm_find(handle);
+}
+
+int shunt_comm_fail(MPI_Comm handle)
+{
+    assert_true(handle == MPI_COMM_WORLD);
+    failures++;
+    return MPI_ERR_OTHER;
+}
+
+void shunt_board_pass(struct shunt_board *board)
+{
+    steps += board != NULL;
+}
+
+bool shunt_board_bereft(const struct shunt_board *board)
+{
+    assert_non_null(board);
+    return bereft;
+}
+
+enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                 const struct shunt_progress *progress, struct shunt_outcome *outcome)
+{
+    (void)arena;
+    assert_int_equal(task->type, SHUNT_TYPE_F32);
+    assert_int_equal(task->op, SHUNT_OP_SUM);
+    progress->poke(progress->context);
+    runs++;
+    steps += board != NULL;
+    outcome->algo = 1;
+    outcome->reason = run_reason;
+    errno = EIO;
+    return run_status;
+}
+
+void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, uint64_t bytes)
+{
+    (void)bytes;
+    assert_int_equal(coll, SHUNT_COLL_ALLREDUCE);
+    counted_path = path;
+    counted_reason = reason;
+    counted++;
+}
+
+#endif
