@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <mpi.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +25,16 @@
 
 static int rank, size, number;
 static long cases, failures, calls;
+static _Thread_local MPI_Comm comm; /* on which this thread reduces */
+
+static long count(long *counter)
+{
+    return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
 
 static void fail(const char *what, double got, double wanted)
 {
-    if (failures++ < 8)
+    if (count(&failures) < 8)
         printf("FAIL rank %d: %s: %g, not %g\n", rank, what, got, wanted);
     fflush(stdout);
 }
@@ -51,9 +58,9 @@ static void sum(const char *what, void *send, void *recv, long seed)
         gpu_copy(recv, host, BYTES);
     }
     gpu_synchronize();
-    MPI_Allreduce(send ? send : MPI_IN_PLACE, recv, COUNT, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    calls++;
-    cases++;
+    MPI_Allreduce(send ? send : MPI_IN_PLACE, recv, COUNT, MPI_DOUBLE, MPI_SUM, comm);
+    count(&calls);
+    count(&cases);
     gpu_copy(host, recv, BYTES);
     for (size_t i = 0; i < COUNT; i++) {
         double wanted = size * (size - 1) / 2.0 + size * ((double)seed + (double)(i % 7));
@@ -67,7 +74,7 @@ static void sum(const char *what, void *send, void *recv, long seed)
 
 static void sums(const char *what, void *send, void *recv, int n)
 {
-    static long seed;
+    static _Thread_local long seed;
 
     for (int i = 0; i < n; i++)
         sum(what, send, recv, ++seed);
@@ -206,7 +213,7 @@ static void look_for_mark(const char *what, const void *at, double wanted)
     gpu_copy(&got, at, sizeof got);
     if (got != wanted)
         fail(what, got, wanted);
-    cases++;
+    count(&cases);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -347,12 +354,60 @@ static void flush(void)
         MPI_Barrier(MPI_COMM_WORLD);
         if (gpu_free_bytes() + (16u << 20) < before)
             fail("freed memory is not free after a flush", (double)gpu_free_bytes(), (double)before);
-        cases++;
+        count(&cases);
         puts("flushed");
         fflush(stdout);
         sums("that stays", NULL, other.base, OPENED);
     }
     gpu_free(&other);
+}
+
+/* ---- with another thread ---- */
+
+static bool stop;
+
+static void *reduce_until_stopped(void *of_thread)
+{
+    struct gpu_block block;
+    int going = 1;
+
+    comm = *(MPI_Comm *)of_thread;
+    gpu_start_thread();
+    gpu_alloc(&block, 'E', BYTES); /* closing it does not wait for the GPU */
+    while (going) {
+        sums("in another thread", NULL, block.base, 1);
+        /* Together: a rank that left alone would leave the others waiting. */
+        going = !__atomic_load_n(&stop, __ATOMIC_RELAXED);
+        MPI_Allreduce(MPI_IN_PLACE, &going, 1, MPI_INT, MPI_MIN, comm);
+    }
+    gpu_free(&block);
+    return NULL;
+}
+
+/* One thread reduces all the time; this one allocates, frees and flushes. Nothing is closed that the other works on. */
+static void threads(void)
+{
+    MPI_Comm of_thread;
+    pthread_t thread;
+    int flushed = 0;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &of_thread);
+    if (pthread_create(&thread, NULL, reduce_until_stopped, &of_thread) != 0)
+        exit(3);
+    for (int i = 0; i < number; i++) {
+        struct gpu_block block;
+        gpu_alloc(&block, i % 2 ? 'E' : 'D', BYTES);
+        sums("beside another thread", NULL, block.base, OPENED);
+        gpu_free(&block);
+        for (int j = 0, before = flushed; j < 1000 && flushed == before; j++) {
+            usleep((unsigned)(997 * j % 500));
+            flushed += flush_shunt() == 0;
+        }
+    }
+    __atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    MPI_Comm_free(&of_thread);
+    printf("flushed %d times\n", flushed);
 }
 
 /* ---- for a long time ---- */
@@ -435,6 +490,7 @@ static const struct {
     {"imported-mapping", imported_mapping},
     {"turns", turns},
     {"flush", flush},
+    {"threads", threads},
     {"rounds", rounds},
 };
 
@@ -452,6 +508,7 @@ static void summary(void)
 int main(int argc, char **argv)
 {
     size_t mode = 0, n = sizeof modes / sizeof *modes;
+    int provided;
 
     while (mode < n && (argc < 2 || strcmp(modes[mode].name, argv[1]) != 0))
         mode++;
@@ -460,12 +517,15 @@ int main(int argc, char **argv)
         return 2;
     }
     number = argc > 2 ? atoi(argv[2]) : 1;
-    MPI_Init(NULL, NULL);
+    if (flush_shunt() > 0)
+        fail("shunt_flush before MPI_Init", 1, 0);
+    MPI_Init_thread(NULL, NULL, modes[mode].run == threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     gpu_start(gpu_local_rank());
+    comm = MPI_COMM_WORLD;
     modes[mode].run();
     summary();
     MPI_Finalize();
-    return failures != 0;
+    return failures != 0 || flush_shunt() > 0;
 }

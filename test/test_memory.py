@@ -190,6 +190,12 @@ def test_flush(family):
     assert opened.opened == 5 * pairs(2)
 
 
+def test_flush_while_another_thread_reduces():
+    """Freed, flushed and pushed out by a small bound, while another thread's operations count on what is open."""
+    opened = memory("openmpi", 2, "threads", "12", settings={"SHUNT_PEER_SIZE": "3m"}, freed=True)
+    assert opened.opened > 2 * pairs(2)
+
+
 @pytest.mark.parametrize("rounds", [150, pytest.param(5000, marks=pytest.mark.slow)])
 def test_memory_that_comes_and_goes(rounds):
     """Device memory, descriptors, mappings and resident memory stay as they are."""
