@@ -16,10 +16,7 @@
 
 #include "cuda/vmm.h"
 
-#define CANDIDATES 16 /* allocations seen lately that are not registered */
-
-/* A block is registered on its second use that would profit, and serves from the third on, once all have opened it. */
-#define USES_BEFORE_EXPORT 2
+#define CANDIDATES 64 /* allocations seen lately that are not registered; more than can be, or none would come again */
 
 #define MOST_WAIT 4096 /* uses between two offers of what peers do not open */
 
@@ -145,6 +142,15 @@ static unsigned count_use(uint64_t id)
     unsigned i = registry.next_candidate++ % CANDIDATES;
     registry.candidates[i].id = id;
     return registry.candidates[i].uses = 1;
+}
+
+/*
+ * A block is registered on its second use that would profit, and serves from the third on, once all have opened it. If
+ * it could not be, because the table was full or the driver refused, it is tried again ever less often.
+ */
+static bool is_due(unsigned uses)
+{
+    return uses >= 2 && (uses & (uses - 1)) == 0;
 }
 
 /* How the memory at p can be exported: fills kind, handle, base and size. Refused for managed, pool and imported memory. */
@@ -297,7 +303,7 @@ void shunt_place_of(struct shunt_arena *arena, const void *p, uint64_t bytes, co
         unsigned uses = count_use(mem->id);
         if (uses == 1)
             sweep(mine); /* a new allocation: others may have gone, and peers should not hold them */
-        else if (uses == USES_BEFORE_EXPORT)
+        else if (is_due(uses))
             r = register_block(arena, mine, p, mem->id);
     }
     struct shunt_registration *reg = &mine->registrations[r];

@@ -128,6 +128,14 @@ def memory(family, ranks, mode, *words, settings=None, where="twoshot", freed=Fa
     return opened
 
 
+def test_blocks_are_registered_in_threads_without_a_context():
+    counts = ",".join(["150000"] * 5)
+    result = check("openmpi", 2, "--thread", "--count", counts, "--blind",
+                   settings={"SHUNT_ALLREDUCE": "twoshot", "SHUNT_DEBUG": "info", "SHUNT_DEBUG_SUBSYS": "cuda"})
+    opened = Opened(result.ran("twoshot"))
+    assert (opened.registered, opened.opened) == (2, 2), str(result)
+
+
 def pairs(ranks):
     return ranks * (ranks - 1)
 
