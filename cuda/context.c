@@ -10,6 +10,19 @@ static struct shunt_gpu gpus[SHUNT_GPUS];
 static _Atomic(struct shunt_gpu *) open_gpus[SHUNT_GPUS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* NULL if that context is none of this GPU: memory of another process may lie elsewhere than where it was opened. */
+static CUcontext context_on(CUdevice device, CUcontext context)
+{
+    CUdevice own = -1;
+    CUcontext popped;
+
+    if (context == NULL || SHUNT_CUDA(cuCtxPushCurrent_v2(context)) != SHUNT_OK)
+        return NULL;
+    SHUNT_CUDA(cuCtxGetDevice(&own));
+    SHUNT_CUDA(cuCtxPopCurrent_v2(&popped));
+    return own == device ? context : NULL;
+}
+
 /* The context to work in on this GPU: the primary one if the application uses it, else the buffer's own. */
 static CUcontext choose_context(int ordinal, CUcontext of_buffer)
 {
@@ -21,9 +34,9 @@ static CUcontext choose_context(int ordinal, CUcontext of_buffer)
     if (SHUNT_CUDA(cuDeviceGet(&device, ordinal)) != SHUNT_OK)
         return NULL;
     if (SHUNT_CUDA(cuDevicePrimaryCtxGetState(device, &flags, &active)) != SHUNT_OK || !active)
-        return of_buffer;
+        return context_on(device, of_buffer);
     if (SHUNT_CUDA(cuDevicePrimaryCtxRetain(&context, device)) != SHUNT_OK)
-        return of_buffer;
+        return context_on(device, of_buffer);
     /* We keep no reference: the application's reset or exit must find its context as it left it. */
     shunt_driver.cuDevicePrimaryCtxRelease_v2(device);
     return context;
@@ -113,7 +126,7 @@ struct shunt_gpu *shunt_gpu_of(const void *p, bool *foreign)
     }
     /* Memory that was imported from another process may lie on a GPU that the application does not use, or see. */
     if (gpu == NULL)
-        return context == NULL ? any_gpu() : NULL;
+        return any_gpu();
     /* Pool and VMM memory belong to no context and are good in any. */
     *foreign = context != NULL && context != gpu->context;
     return gpu;

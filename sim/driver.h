@@ -139,6 +139,9 @@ CUresult sim_ready(void);
 int sim_gpu(CUdevice device);
 bool sim_device_ok(CUdevice device);
 
+/* The ordinal under which this process sees a GPU; the first one if it does not */
+CUdevice sim_ordinal_of(int gpu);
+
 /* The path of a file beside this library; false if it is not there */
 bool sim_beside(const char *name, char *path, size_t room);
 

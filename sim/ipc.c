@@ -213,7 +213,8 @@ static CUresult import(CUcontext ctx, const struct handle *h, struct sim_export 
                             .map_bytes = h->map_bytes,
                             .kind = SIM_IMPORT,
                             .ctx = ctx,
-                            .device = ctx->device,
+                            .device = sim_has_fault(SIM_FAULT_FAR) ? sim_ordinal_of(h->gpu)
+                                                                   : ctx->device,
                             .offset = h->offset,
                             .export = -1,
                             .imported = i,

@@ -424,8 +424,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
     return result;
 }
 
-/* The ordinal under which this process sees a GPU; the first one if it does not */
-static CUdevice ordinal_of(int gpu)
+CUdevice sim_ordinal_of(int gpu)
 {
     for (int i = 0; i < sim_config()->n_visible; i++)
         if (sim_gpu(i) == gpu)
@@ -459,7 +458,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     }
     *p = (struct sim_physical){.ctx = ctx,
                                .ctx_id = ctx->id,
-                               .device = ordinal_of(token.gpu),
+                               .device = sim_ordinal_of(token.gpu),
                                .gpu = token.gpu,
                                .fd = reply.fd,
                                .bytes = token.bytes,

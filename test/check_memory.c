@@ -250,6 +250,8 @@ static void imported(void)
     gpu_alloc(&shared.block, 'D', 2 * (size_t)BYTES);
     gpu_alloc(&own, 'D', BYTES);
     share(&shared);
+    sums("a receive buffer of another process", own.base, shared.peer, 1);
+    sums("an own buffer after it", NULL, own.base, OPENED);
     sums("a receive buffer of another process", own.base, shared.peer, OPENED);
     sums("a send buffer of another process", (char *)shared.peer + BYTES, own.base, OPENED);
     gpu_close(shared.peer);

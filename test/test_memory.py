@@ -171,7 +171,13 @@ def test_blocks_that_the_application_shares_itself():
 
 def test_buffers_in_memory_of_another_process():
     """Opened by the application by CUDA IPC: never exported again, only its own block is."""
-    opened = memory("openmpi", 2, "imported")
+    opened = memory("openmpi", 2, "imported", where="any" if REAL_GPUS else "twoshot")
+    assert (opened.registered, opened.opened) == (2, pairs(2))
+
+
+def test_buffers_in_memory_that_counts_as_on_another_gpu():
+    """Staged, if the driver says so; and what is its own still runs on the rank's own GPU, which is no other's."""
+    opened = memory("openmpi", 2, "imported", where="any", faults=["far"])
     assert (opened.registered, opened.opened) == (2, pairs(2))
 
 
