@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Ranks that end, fork or lose their GPU in the middle of MPI_Allreduce: check_ends MS MODE. The modes are the table at
- * the end; MS: milliseconds after which the last rank does it, in those where one does. Only MPI_Allreduce on device
- * memory is called meanwhile: what the host MPI does when a rank dies is not asked.
+ * the end; MS: milliseconds after which the last rank does it, in those where one does, or -1: at the very first. Only
+ * MPI_Allreduce on device memory is called meanwhile: what the host MPI does when a rank dies is not asked.
  */
 #include <mpi.h>
 #include <pthread.h>
@@ -21,6 +21,16 @@
 extern char **environ;
 
 static int milliseconds;
+
+static void some_sums(void)
+{
+    struct sum sum;
+
+    sum_make(&sum, 'D', SUM_LARGE);
+    for (int i = 0; i < 3; i++)
+        sum_once(&sum);
+    sum_free(&sum);
+}
 
 /* ---- one rank goes, the others call on ---- */
 
@@ -62,10 +72,15 @@ static void sum_until_error(void)
     fflush(stdout);
 }
 
+/* milliseconds < 0: before anybody has set up anything for the GPUs. */
 static void one_goes(void (*action)(void))
 {
     pthread_t thread;
 
+    if (milliseconds < 0)
+        milliseconds = 0;
+    else
+        some_sums();
     if (sum_rank == sum_size - 1)
         pthread_create(&thread, NULL, wait_then, (void *)action);
     sum_until_error();
@@ -86,26 +101,38 @@ static void abort_one(void)
     one_goes(abort_now);
 }
 
-/* The survivors get an error, and again at once when they call again; then they leave as they like. */
+/* A communicator without the rank that has gone works as before. */
+static void sum_among_survivors(MPI_Comm survivors)
+{
+    long before = test_tally.failures;
+
+    sum_size--; /* what the sums are checked against */
+    for (int i = 0; i < 6; i++) {
+        struct sum sum;
+        sum_make(&sum, 'D', i % 2 ? SUM_LARGE : SUM_SMALL);
+        sum_fill(&sum);
+        sum_call(&sum, survivors);
+        sum_check(&sum);
+        sum_free(&sum);
+    }
+    printf("rank %d: %s among the survivors\n", sum_rank, test_tally.failures == before ? "right sums" : "a failure");
+    fflush(stdout);
+}
+
+/* The survivors get an error, and again at once when they call again; then they go on without the one, and leave. */
 static void errors_return(void)
 {
+    MPI_Comm survivors;
+
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_split(MPI_COMM_WORLD, sum_rank == sum_size - 1, sum_rank, &survivors);
     one_goes(kill_self);
     sum_until_error();
+    sum_among_survivors(survivors);
     _exit(0);
 }
 
 /* ---- ways out ---- */
-
-static void some_sums(void)
-{
-    struct sum sum;
-
-    sum_make(&sum, 'D', SUM_LARGE);
-    for (int i = 0; i < 3; i++)
-        sum_once(&sum);
-    sum_free(&sum);
-}
 
 static void *finalize(void *good)
 {

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "test/case.h"
@@ -185,42 +184,6 @@ static void reset_one(void)
     MPI_Finalize();
 }
 
-static void in_child(int how)
-{
-    pid_t child = fork();
-    int status = 0;
-
-    if (child == 0 && how == 0)
-        _exit(7);
-    if (child == 0) {
-        static char *const words[] = {"true", NULL};
-        if (how == 1)
-            exit(7); /* runs the destructors and what was registered with atexit */
-        execvp("true", words);
-        _exit(1);
-    }
-    alarm(20);
-    waitpid(child, &status, 0);
-    alarm(0);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != (how == 2 ? 0 : 7))
-        fail("a child did not end as it should");
-}
-
-/* Children that end in each way, and a child that calls malloc and stdio for a while; the parent goes on. */
-static void fork_children(void)
-{
-    begin();
-    sums(2);
-    for (int how = 0; how < 3; how++) {
-        in_child(how);
-        sums(2);
-    }
-    if (system("true") != 0)
-        fail("system() failed");
-    sums(2);
-    end();
-}
-
 static void abort_job(void)
 {
     begin();
@@ -322,7 +285,6 @@ static const struct {
     {"destructor", destructor},
     {"reset-before-finalize", reset_before_finalize},
     {"reset-one", reset_one},
-    {"fork", fork_children},
     {"abort", abort_job},
     {"kill", kill_rank},
     {"kill-before-init", kill_before_init},

@@ -30,10 +30,6 @@ def test_end_without_finalize(mode):
     assert "failures 0 " in result.out, str(result)
 
 
-def test_fork(family):
-    life(family, 2, "fork").ran("gpu")
-
-
 def test_sessions():
     result = life("mpich", 2, "sessions", limit=30).good()
     assert result.out.count("sessions: good") == 2, str(result)
@@ -77,28 +73,31 @@ def test_death_of_a_rank_ends_the_job(family, ranks, mode, words):
     result = life(family, ranks, mode, *words, limit=30, stats=False)
     assert result.rc not in (0, None), str(result)
     assert result.seconds < 20, str(result)
+    assert "shunt:" not in result.err and "shunt [" not in result.err, str(result)
 
 
 def lonely(ms, mode):
     """A rank does `mode` in the middle of Allreduces, and the launcher leaves the others alone. (That of MPICH ends them.)"""
     result = mpirun("openmpi", 3, "check_ends", ms, mode, launcher_words=["--enable-recovery"], limit=30, stats=False)
-    assert result.rc is not None and result.seconds < 10, str(result)
+    assert result.rc is not None and result.seconds < 20, str(result)
+    assert "shunt:" not in result.err and "shunt [" not in result.err, str(result)
     return result
 
 
-@pytest.mark.parametrize("mode, ms", [("kill", 20), ("kill", 70), ("exit", 40), ("abort", 30)])
+@pytest.mark.parametrize("mode, ms", [("kill", -1), ("kill", 7), ("exit", 15), ("abort", 3)])
 def test_survivors_end_with_an_error(mode, ms):
     """Which is fatal by default."""
     result = lonely(ms, mode)
     assert "MPI_ERRORS_ARE_FATAL" in result.err, str(result)
 
 
-@pytest.mark.parametrize("ms", [20, 70])
+@pytest.mark.parametrize("ms", [-1, 2, 15])
 def test_survivors_may_go_on(ms):
-    """Where errors return, each survivor gets one, and again when it calls again, and ends as it likes."""
+    """Where errors return, each survivor gets one, and again when it calls again; without the dead one all is as before."""
     result = lonely(ms, "errors-return")
     for rank in range(2):
         assert result.out.count(f"rank {rank}: an error\n") == 2, str(result)
+        assert f"rank {rank}: right sums among the survivors\n" in result.out, str(result)
 
 
 def test_children(family):
