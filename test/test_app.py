@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What applications do to their GPU around MPI_Allreduce and in other threads: right results, no hang, nothing spoilt."""
+import pathlib
+
 import pytest
 
-from harness import mpirun
+from harness import BUILDDIR, mpirun, preload_words, run, simulation
 
 BOTH = {"SHUNT_ALLREDUCE": "oneshot:0-4k,twoshot:4k-"}  # the small and the large sums of sum.h
 STAGED = {"SHUNT_ALLREDUCE": "staged"}
@@ -52,3 +54,13 @@ def test_memory_of_any_size(family):
 def test_registered_host_memory(family):
     mpirun(family, 2, "check_app", "registered-memory").ran(
         "staged", reason="send and receive buffer lie in different kinds of memory")
+
+
+def test_cuda_program_without_mpi():
+    """What CUDA answers to a program that does not use MPI is the same with shunt preloaded."""
+    program = BUILDDIR / "test/conformance/runtime"
+    if not program.exists():
+        pytest.skip("the conformance programs are not built")
+    result = run([*simulation("h200x2", None, ()), "env", f"LD_PRELOAD={preload_words()}", program], 60).good()
+    expected = pathlib.Path(__file__).parent / "conformance/runtime.h200"
+    assert result.out == expected.read_text() and not result.err, str(result)

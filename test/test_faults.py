@@ -152,11 +152,6 @@ def test_wrong_arguments_are_the_hosts_affair(family):
     assert result.stats.gpu == 6, str(result)  # the three sums after the handler that jumped, on two ranks
 
 
-@pytest.mark.parametrize("blocking", ["0", "1"])
-def test_launches_that_block(blocking):
-    check("openmpi", 2, *SMALL, settings={"CUDA_LAUNCH_BLOCKING": blocking}).ran("any")
-
-
 def test_ranks_that_see_one_gpu_each():
     """Each calls its GPU number 0."""
     words = ["check_allreduce", *SMALL]
