@@ -100,7 +100,7 @@ enum { SHUNT_POST_NEUTRAL = 1, SHUNT_POST_IN_PLACE = 2 };
 
 /* Where a buffer is, as a peer can use it. reg = 0: not exported, to be reached only through scratch. */
 struct shunt_place {
-    uint32_t reg;     /* registration number of the owner, see cuda/ipc.h */
+    uint32_t reg;     /* number of the owner's registration, see cuda/registry.h */
     uint32_t align;   /* address modulo 256 */
     uint64_t offset;  /* bytes into the registered block */
     uint64_t id;      /* the driver's BUFFER_ID */

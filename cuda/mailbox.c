@@ -50,11 +50,12 @@ enum shunt_status shunt_mailbox_open(int *fd, struct shunt_mailbox_address *addr
     return SHUNT_PASS;
 }
 
-enum shunt_status shunt_mailbox_send(const struct shunt_mailbox_address *to, struct shunt_letter *letter, int descriptor)
+enum shunt_status shunt_mailbox_send(const struct shunt_mailbox_address *to, struct shunt_letter *letter,
+                                     int descriptor)
 {
-    union control control = { .align = { .cmsg_len = CMSG_LEN(sizeof(int)),
-                                         .cmsg_level = SOL_SOCKET,
-                                         .cmsg_type = SCM_RIGHTS } };
+    union control control = {
+        .align = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS }
+    };
     struct iovec data = { letter, sizeof *letter };
     struct sockaddr_un name;
     struct msghdr message = { .msg_name = &name,
@@ -95,8 +96,9 @@ bool shunt_mailbox_next(int fd, const struct shunt_mailbox_address *own, struct 
     for (;;) {
         union control control;
         struct iovec data = { letter, sizeof *letter };
-        struct msghdr message = { .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control,
-                                  .msg_controllen = sizeof control };
+        struct msghdr message = {
+            .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control
+        };
         ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
         if (got < 0)
             return false;

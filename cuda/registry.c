@@ -16,7 +16,8 @@
 
 #include "cuda/vmm.h"
 
-#define CANDIDATES 64 /* allocations seen lately that are not registered; more than can be, or none would come again */
+/* Allocations seen lately that are not registered: more than can be, or of many in turns none would come again. */
+#define CANDIDATES 64
 
 #define MOST_WAIT 4096 /* uses between two offers of what peers do not open */
 
@@ -29,14 +30,14 @@ struct own_entry {
 
 static struct {
     pthread_mutex_t lock;
-    struct shunt_gpu *gpu;    /* NULL before the start and after the end */
+    struct shunt_gpu *gpu; /* NULL before the start and after the end */
     struct shunt_card *mine;
-    uint64_t limit;  /* of `mapped` */
-    uint64_t mapped; /* bytes of peers' blocks that are open here */
+    uint64_t limit;           /* of `mapped` */
+    uint64_t mapped;          /* bytes of peers' blocks that are open here */
     struct shunt_block *open; /* the list of them */
-    uint64_t pass;   /* when the last round of closing began: what was used since stays */
-    int mailbox;     /* -1: none yet; -2: there is none to be had */
-    uint64_t clock;  /* counts uses; racing increments may count as one */
+    uint64_t pass;            /* when the last round of closing began: what was used since stays */
+    int mailbox;              /* -1: none yet; -2: there is none to be had */
+    uint64_t clock;           /* counts uses; racing increments may count as one */
     uint32_t registered;
     struct own_entry own[SHUNT_REGISTRATIONS + 1];
     struct {
@@ -153,7 +154,7 @@ static bool is_due(unsigned uses)
     return uses >= 2 && (uses & (uses - 1)) == 0;
 }
 
-/* How the memory at p can be exported: fills kind, handle, base and size. Refused for managed, pool and imported memory. */
+/* How the memory at p can be exported: fills kind, handle, base, size. Refused for managed, pool and imported memory. */
 static bool describe(CUdeviceptr p, struct shunt_registration *reg)
 {
     CUpointer_attribute wanted[2] = { CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE };
@@ -359,7 +360,8 @@ static void close_block(struct shunt_block *block)
     shunt_info("cuda", "closed block %u of channel %u, %llu bytes", shunt_entry_of(block->number), block->channel,
                (unsigned long long)block->size);
     /* Release: the owner reuses the entry only after the mapping is gone. */
-    atomic_store_explicit(&registry.mine->opened[block->channel][shunt_entry_of(block->number)], 0, memory_order_release);
+    atomic_store_explicit(&registry.mine->opened[block->channel][shunt_entry_of(block->number)], 0,
+                          memory_order_release);
 }
 
 /* The block that was used longest ago, but not since this pass began; NULL if there is none. */
@@ -454,7 +456,8 @@ static void take_letters(struct shunt_arena *arena, bool idle)
     struct shunt_letter letter;
     int descriptor;
 
-    while (registry.mailbox >= 0 && shunt_mailbox_next(registry.mailbox, &registry.mine->mailbox, &letter, &descriptor)) {
+    while (registry.mailbox >= 0 &&
+           shunt_mailbox_next(registry.mailbox, &registry.mine->mailbox, &letter, &descriptor)) {
         take_letter(arena, &letter, descriptor, idle);
         close(descriptor);
     }

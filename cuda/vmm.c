@@ -28,8 +28,8 @@ enum shunt_status shunt_vmm_export(CUdeviceptr base, int *descriptor)
 
     if (status != SHUNT_OK)
         return status;
-    status = SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuMemExportToShareableHandle(descriptor, handle,
-                                                                        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    status = SHUNT_CUDA_AT(
+        SHUNT_LOG_INFO, cuMemExportToShareableHandle(descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     shunt_driver.cuMemRelease(handle);
     return status;
 }
@@ -61,9 +61,9 @@ free_address:
 enum shunt_status shunt_vmm_open(int descriptor, size_t size, int ordinal, CUdeviceptr *address)
 {
     CUmemGenericAllocationHandle handle;
-    enum shunt_status status = SHUNT_CUDA_AT(
-        SHUNT_LOG_INFO, cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)descriptor,
-                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    enum shunt_status status =
+        SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)descriptor,
+                                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
 
     if (status != SHUNT_OK)
         return status;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Memory that one GPU's process has and another's opens: ranges of several pieces, blocks that are freed under a peer's
- * mapping, pointers into memory of others. The importer works on another GPU than the exporter.
+ * Memory that one GPU's process has and another's opens: ranges of several pieces, blocks that are
+ * freed under a peer's mapping, pointers into memory of others. The importer works on another GPU
+ * than the exporter.
  */
 #include "conformance.h"
 
@@ -55,7 +56,8 @@ void ask_pieces(void)
     size_t grain = 0, size = 0;
     CUdeviceptr p, start = 0;
     CUmemGenericAllocationHandle first, second, third, again = 0;
-    need(CU(cuMemGetAllocationGranularity)(&grain, &on_first, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "granularity");
+    need(CU(cuMemGetAllocationGranularity)(&grain, &on_first, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+         "granularity");
     first = create(grain);
     second = create(grain);
     third = create(2 * grain);
@@ -72,7 +74,8 @@ void ask_pieces(void)
     tell("second piece: mapping size in pieces", "%d",
          (int)(ask_number(CU_POINTER_ATTRIBUTE_MAPPING_SIZE, inside) / grain));
     say(CU(cuMemGetAddressRange_v2)(&start, &size, inside), "second piece: cuMemGetAddressRange");
-    tell("second piece: it has an id of its own", "%d", ask_id(p) != ask_id(inside) && ask_id(inside));
+    tell("second piece: it has an id of its own", "%d",
+         ask_id(p) != ask_id(inside) && ask_id(inside));
     unsigned long long one = ask_id(p), two = ask_id(inside);
     need(CU(cuMemUnmap)(p, grain), "cuMemUnmap");
     need(CU(cuMemRelease)(first), "cuMemRelease");
@@ -93,10 +96,12 @@ void ask_pieces(void)
     CU(cuMemRelease)(third);
     need(CU(cuMemAllocAsync)(&p, BYTES, NULL), "cuMemAllocAsync");
     tell("pool: handle types", "%d", (int)ask_number(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, p));
-    say(CU(cuMemRetainAllocationHandle)(&again, (void *)(uintptr_t)p), "pool: cuMemRetainAllocationHandle");
+    say(CU(cuMemRetainAllocationHandle)(&again, (void *)(uintptr_t)p),
+        "pool: cuMemRetainAllocationHandle");
     CU(cuMemFreeAsync)(p, NULL);
     need(CU(cuMemAlloc_v2)(&p, BYTES), "cuMemAlloc");
-    say(CU(cuMemRetainAllocationHandle)(&again, (void *)(uintptr_t)p), "cuMemAlloc: cuMemRetainAllocationHandle");
+    say(CU(cuMemRetainAllocationHandle)(&again, (void *)(uintptr_t)p),
+        "cuMemAlloc: cuMemRetainAllocationHandle");
     CU(cuMemFree_v2)(p);
 }
 
@@ -129,7 +134,8 @@ static void send_descriptor(int other, int descriptor)
 {
     char room[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
@@ -143,7 +149,8 @@ static int receive_descriptor(int other)
 {
     char room[CMSG_SPACE(sizeof(int))], byte;
     struct iovec data = {&byte, 1};
-    struct msghdr message = {.msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct msghdr message = {
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     int descriptor = -1;
     if (recvmsg(other, &message, 0) == 1 && CMSG_FIRSTHDR(&message))
         memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
@@ -202,11 +209,14 @@ void ask_owner(int other)
     meet(other); /* it has closed all */
     need(CU(cuMemFree_v2)(q), "cuMemFree");
     tell("freed and closed by the peer: still taken", "%d", about_less(free_bytes(), before));
-    need(CU(cuMemGetAllocationGranularity)(&grain, &on_first, CU_MEM_ALLOC_GRANULARITY_MINIMUM), "granularity");
+    need(CU(cuMemGetAllocationGranularity)(&grain, &on_first, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+         "granularity");
     CUmemGenericAllocationHandle handle = create(BYTES);
     need(CU(cuMemAddressReserve)(&mapping, BYTES, 0, 0, 0), "cuMemAddressReserve");
     map(mapping, BYTES, handle, 0);
-    need(CU(cuMemExportToShareableHandle)(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "export");
+    need(CU(cuMemExportToShareableHandle)(&descriptor, handle,
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+         "export");
     send_descriptor(other, descriptor);
     close(descriptor);
     meet(other); /* mapped there */
@@ -237,18 +247,22 @@ static void ask_foreign(const char *kind, CUdeviceptr p, int device, CUcontext c
         strcat(strcat(question, ": "), names[i]);
         if (i == 0)
             tell(question, "%s",
-                 ordinal == device ? "the importer's" : ordinal == 0 ? "the owner's" : "another");
+                 ordinal == device ? "the importer's"
+                 : ordinal == 0    ? "the owner's"
+                                   : "another");
         else
             tell(question, "%s",
-                 ask_number(CU_POINTER_ATTRIBUTE_CONTEXT, p) == (uintptr_t)ctx ? "the importer's"
-                                                                               : "another, or none");
+                 ask_number(CU_POINTER_ATTRIBUTE_CONTEXT, p) == (uintptr_t)ctx
+                     ? "the importer's"
+                     : "another, or none");
     }
     say(CU(cuIpcGetMemHandle)(&legacy, p), "%s: cuIpcGetMemHandle", kind);
     CUresult result = CU(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)p);
     say(result, "%s: cuMemRetainAllocationHandle", kind);
     if (result)
         return;
-    say(CU(cuMemExportToShareableHandle)(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+    say(CU(cuMemExportToShareableHandle)(&descriptor, handle,
+                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         "%s: cuMemExportToShareableHandle", kind);
     close(descriptor);
     CU(cuMemRelease)(handle);
@@ -271,8 +285,10 @@ void ask_peer(int other)
     ask_foreign("opened", p, device, ctx);
     meet(other);
     receive_all(other, &second, sizeof second);
-    beside = open_block(&second, "open what lies at the address of a freed block that is still open");
-    tell("beside it: the same pointer, what it reads", "%d, %u", beside == p, beside ? read_word(beside) : 0);
+    beside =
+        open_block(&second, "open what lies at the address of a freed block that is still open");
+    tell("beside it: the same pointer, what it reads", "%d, %u", beside == p,
+         beside ? read_word(beside) : 0);
     if (beside)
         CU(cuIpcCloseMemHandle)(beside);
     say(CU(cuIpcCloseMemHandle)(p), "close the old one");
@@ -283,7 +299,8 @@ void ask_peer(int other)
     meet(other);
     int descriptor = receive_descriptor(other);
     need(CU(cuMemImportFromShareableHandle)(&handle, (void *)(intptr_t)descriptor,
-                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), "import");
+                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+         "import");
     close(descriptor);
     need(CU(cuMemAddressReserve)(&mapping, BYTES, 0, 0, 0), "cuMemAddressReserve");
     map(mapping, BYTES, handle, device);
