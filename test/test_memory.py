@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+import harness
 from harness import REAL_GPUS, mpirun
 
 ALL_KINDS = "D,B,S,M,A,V,X,H,P,E,R"
@@ -116,10 +117,11 @@ class Opened:
         self.came_back = [int(n) for n in re.findall(r"^[DE]: (\d) came back$", result.out, re.M)]
 
 
-def memory(family, ranks, mode, *words, settings=None, where="twoshot", freed=False, **more):
-    """freed: a block may be gone before a peer opens it, which the driver then refuses."""
+def memory(family, ranks, mode, *words, settings=None, where="twoshot", freed=False, before=(), **more):
+    """freed: a block may be gone before a peer opens it, which the driver then refuses. before: words to start it by."""
     settings = {"SHUNT_ALLREDUCE": "twoshot", "SHUNT_DEBUG": "info", "SHUNT_DEBUG_SUBSYS": "cuda", **(settings or {})}
-    result = mpirun(family, ranks, "check_memory", mode, *words, settings=settings, **more)
+    program = harness.program_path(family, "check_memory")
+    result = mpirun(family, ranks, *before, program, mode, *words, settings=settings, **more)
     result.ran(where)
     opened = Opened(result)
     assert opened.left == 0 and opened.opened == opened.closed, f"left open at the end: {opened.left} bytes\n{result}"
@@ -145,6 +147,13 @@ def test_buffers_in_one_block(family, ranks):
     """At its end, at offsets that differ between ranks: one mapping serves all. cudaMalloc and descriptors alike."""
     opened = memory(family, ranks, "offsets")
     assert (opened.opened, opened.registered, opened.descriptors) == (2 * pairs(ranks), 2 * ranks, ranks)
+
+
+@pytest.mark.skipif(not harness.may_unshare(), reason="needs the right to make namespaces")
+def test_ranks_that_cannot_send_descriptors():
+    """Each rank in a network of its own, as in a container: what goes by descriptors goes through scratch."""
+    opened = memory("mpich", 2, "offsets", before=["/usr/bin/unshare", "-n"])
+    assert (opened.opened, opened.registered, opened.descriptors) == (pairs(2), 4, 2)
 
 
 def test_range_of_several_pieces():
