@@ -42,9 +42,9 @@ def test_several_contexts_and_gpus():
 
 def test_launches_that_block():
     """With CUDA_LAUNCH_BLOCKING=1 a rank sits in the launch while its peer has yet to launch."""
-    mpirun("openmpi", 2, "check_app", "unsynchronized", "bare-threads",
-           settings={**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}).ran("gpu")
-    mpirun("openmpi", 3, "check_app", "bare-threads", settings={**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}).ran("gpu")
+    blocking = {**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}
+    mpirun("openmpi", 2, "check_waits", KERNEL, "circles", "late-peer", settings=blocking).ran("gpu")
+    mpirun("openmpi", 3, "check_app", "bare-threads", settings=blocking).ran("gpu")
 
 
 def test_memory_of_any_size(family):
