@@ -40,7 +40,7 @@ run()
     "cuda": "", "sim": "no", "sanitize": "no", "cc": "cc"
 }
 END
-    [ $# -gt 0 ] || set -- -k "test_allreduce or test_memory or test_faults or test_life"
+    [ $# -gt 0 ] || set -- -k "test_allreduce or test_float16 or test_memory or test_faults or test_life"
     SHUNT_TEST_GPU=1 builddir=$folder PYTHONDONTWRITEBYTECODE=1 python3 -m pytest -p no:cacheprovider -q -rs \
         --durations=10 "$@" "$here"
 }
