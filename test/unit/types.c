@@ -192,7 +192,7 @@ static void test_float16_results(void **state)
     for (int round = 0; round < 2 * 4; round++) {
         int which = round / 4, op = round % 4;
         for (int i = 0; i < ALL; i++) {
-            in[i] = other[i] = (uint16_t)(i ^ rand() << 8);
+            in[i] = other[i] = (uint16_t)(i ^ (unsigned)rand() << 8);
             inout[i] = (uint16_t)(i % 4 ? rand() : in[i] ^ rand() % 4096); /* often of about the same size */
         }
         for (int i = 0; i < ALL; i++) {
