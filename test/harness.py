@@ -71,6 +71,12 @@ class Result:
         assert self.rc == 0, str(self)
         return self
 
+    def silent(self):
+        """shunt has said nothing but its statistics."""
+        said = [line for line in self.err.splitlines() if re.search(r"\bshunt(:| \[)", line)]
+        assert not [line for line in said if not re.search("statistics of|  allreduce", line)], str(self)
+        return self
+
     def checked(self):
         """The summary line of a checker, as a dict; fails if the run did, or if nothing was checked."""
         self.good()

@@ -11,18 +11,11 @@ STAGED = {"SHUNT_ALLREDUCE": "staged"}
 KERNEL = "shunt_ll_U32_SUM"
 
 
-def silent(result):
-    """Nothing from shunt but its statistics."""
-    assert not [line for line in result.err.splitlines()
-                if "shunt" in line and "allreduce" not in line and "statistics" not in line], str(result)
-    return result
-
-
 def test_calls_that_wait_for_kernels(family):
     """cudaFree and its like, the first launch of a kernel, in other threads of ranks in Allreduce: with a peer that comes
     only when they are through, and in a circle that opens only when a kernel gives up waiting for its peer."""
     result = mpirun(family, 2, "check_waits", KERNEL, "late-peer", "circles", settings=BOTH)
-    assert silent(result).ran("gpu").checked()["cases"] == 2
+    assert result.silent().ran("gpu").checked()["cases"] == 2
 
 
 @pytest.mark.parametrize("settings", [BOTH, STAGED], ids=["gpu", "staged"])
@@ -30,13 +23,13 @@ def test_order_captures_and_threads(family, settings):
     """Unfinished work of the null stream and of blocking streams before the call and a reader right after it; graphs
     captured in each mode, also during set-up; threads without a context."""
     result = mpirun(family, 2, "check_app", "captures", "unsynchronized", "bare-threads", settings=settings)
-    assert silent(result).ran("staged" if settings is STAGED else "gpu").checked()["cases"] == 3
+    assert result.silent().ran("staged" if settings is STAGED else "gpu").checked()["cases"] == 3
 
 
 def test_several_contexts_and_gpus():
     """Buffers of one context or GPU while another is current: what cannot run on the GPUs is staged."""
     result = mpirun("openmpi", 2, "check_app", "contexts", "gpus", gpus=4, settings=BOTH)
-    assert "a buffer of another GPU or context than the one in use" in silent(result).ran("any").stats.reasons
+    assert "a buffer of another GPU or context than the one in use" in result.silent().ran("any").stats.reasons
     assert result.stats.gpu >= 30, str(result)
 
 

@@ -113,6 +113,22 @@ def test_limit_ends_everything():
     assert not [command for command in commands if command.startswith(b"sleep\x00123")]
 
 
+@pytest.mark.parametrize("line, said", [
+    ("shunt: allreduce: the ranks do not match", True),
+    ("shunt [host:7 rank 0] cuda: something", True),
+    ("shunt [host] statistics of 2 processes:", False),
+    ("shunt [host]   allreduce host       12 calls     4096 bytes", False),
+    ("shunt-sim: something", False),
+])
+def test_words_of_shunt_are_heard(line, said):
+    result = run(["sh", "-c", f"echo '{line}' >&2"], 20)
+    if said:
+        with pytest.raises(AssertionError, match="something|match"):
+            result.silent()
+    else:
+        assert result.silent().rc == 0
+
+
 @pytest.mark.parametrize("ranks", [True, False])
 def test_launcher_that_hangs_alone_is_seen(ranks, tmp_path):
     """And not taken for that while one of its ranks is there."""
