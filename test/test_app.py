@@ -11,6 +11,7 @@ STAGED = {"SHUNT_ALLREDUCE": "staged"}
 KERNEL = "shunt_ll_U32_SUM"
 
 
+@pytest.mark.sanitize
 def test_calls_that_wait_for_kernels(family):
     """cudaFree and its like, the first launch of a kernel, in other threads of ranks in Allreduce: with a peer that comes
     only when they are through, and in a circle that opens only when a kernel gives up waiting for its peer."""
@@ -18,6 +19,7 @@ def test_calls_that_wait_for_kernels(family):
     assert result.silent().ran("gpu").checked()["cases"] == 2
 
 
+@pytest.mark.sanitize
 @pytest.mark.parametrize("settings", [BOTH, STAGED], ids=["gpu", "staged"])
 def test_order_captures_and_threads(family, settings):
     """Unfinished work of the null stream and of blocking streams before the call and a reader right after it; graphs

@@ -86,15 +86,26 @@ def test_survivors_end_with_an_error(mode, ms):
     assert "MPI_ERRORS_ARE_FATAL" in result.err, str(result)
 
 
-@pytest.mark.parametrize("ms", [-1, 2, 15])
-def test_survivors_may_go_on(ms):
-    """Where errors return, each survivor gets one, and again when it calls again; without the dead one all is as before."""
+def survive(ms):
     result = lonely(ms, "errors-return")
     for rank in range(2):
         assert result.out.count(f"rank {rank}: an error\n") == 2, str(result)
         assert f"rank {rank}: right sums among the survivors\n" in result.out, str(result)
 
 
+@pytest.mark.parametrize("ms", [-1, 2, 15])
+def test_survivors_may_go_on(ms):
+    """Where errors return, each survivor gets one, and again when it calls again; without the dead one all is as before."""
+    survive(ms)
+
+
+@pytest.mark.slow
+def test_survivors_of_many_deaths():
+    for ms in range(60):
+        survive(ms)
+
+
+@pytest.mark.sanitize
 def test_children(family):
     """fork and exit, _exit or exec, system, popen, posix_spawn while another thread is in Allreduce."""
     result = mpirun(family, 2, "check_ends", 0, "children").silent().ran("gpu")
