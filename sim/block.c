@@ -171,8 +171,11 @@ static void fail_stuck(struct sim_launch *l)
 static struct sim_fiber *complete(struct sim_launch *l, struct sim_meeting *m, struct sim_fiber *after)
 {
     struct sim_fiber *list = m->waiting;
-    l->progress++;
-    l->block->spins = 0;
+    /* Not of warps: they also meet in every round of a poll, to agree that nothing has come. */
+    if (m == &l->block->barrier) {
+        l->progress++;
+        l->block->spins = 0;
+    }
     m->result = m->sum;
     m->epoch++;
     if (list) {
@@ -213,7 +216,8 @@ static void meet(struct sim_launch *l, struct sim_meeting *m, unsigned needed, b
             yield(l);
         return;
     }
-    block->spins = 0;
+    if (m == &block->barrier)
+        block->spins = 0;
     m->count++;
     block->runnable--;
     if (next == f)

@@ -109,6 +109,7 @@ void sim_hold_store(void *p, const void *value, unsigned bytes, unsigned word);
 
 uint32_t sim_random(struct sim_launch *launch);
 uint64_t sim_clock(void); /* real time, ns */
+uint64_t sim_kernel_clock(void); /* the same as kernels see it */
 
 /* A mistake of the kernel: one line that says where, and abort. */
 SIM_NORETURN void sim_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -285,6 +285,18 @@ static __forceinline__ T gpu_load_fresh(const T *p)
     return gpu_load(p);
 }
 
+/* User memory: as above, but the kernel may have been running when the application wrote it. */
+static __forceinline__ gpu_vec gpu_load_user_vec(const void *p)
+{
+    return gpu_load_vec(p);
+}
+
+template <class T>
+static __forceinline__ T gpu_load_user(const T *p)
+{
+    return gpu_load(p);
+}
+
 /* ---- order. The scope of one GPU and of the system are the same here. ---- */
 
 static inline void gpu_fence_sys()
@@ -366,6 +378,43 @@ static inline void gpu_ll_clear(gpu_vec *p)
     gpu_ll_store(p, gpu_vec{{0, 0, 0, 0}});
 }
 
+/*
+ * ---- LL128 lines: whole 128 bytes, the last 8 of which are the flag. The lanes take turns here, so the flag's lane
+ * writes last and reads first; the order between them is what the link gives for nothing. ----
+ */
+
+static __forceinline__ bool sim_has_flag()
+{
+    return sim_lane() % 8 == 7;
+}
+
+template <int N>
+static inline void gpu_lines_store(char *p, const gpu_vec *v, SIM_PLACE)
+{
+    for (int flags = 0; flags < 2; flags++) {
+        sim_warp_barrier(~0u, file, line);
+        for (int k = 0; k < N && sim_has_flag() == (flags != 0); k++) {
+            sim_check(p + 512 * k, 16);
+            sim_running->progress++;
+            sim_store16(p + 512 * k, &v[k]);
+        }
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    }
+}
+
+template <int N>
+static inline void gpu_lines_load(const char *p, gpu_vec *v, SIM_PLACE)
+{
+    for (int flags = 1; flags >= 0; flags--) {
+        sim_warp_barrier(~0u, file, line);
+        for (int k = 0; k < N && sim_has_flag() == (flags != 0); k++) {
+            sim_check(p + 512 * k, 16);
+            sim_load16(p + 512 * k, &v[k]);
+        }
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    }
+}
+
 /* ---- atomics of one GPU, relaxed ---- */
 
 static inline uint32_t gpu_add_gpu(uint32_t *p, uint32_t v)
@@ -444,7 +493,7 @@ static inline uint16_t gpu_float_to_f16(float v)
  */
 static inline uint64_t gpu_clock_ns()
 {
-    return sim_clock() / 32;
+    return sim_kernel_clock();
 }
 
 /* To be called once for every poll that found nothing: others have their turn. */

@@ -5,7 +5,7 @@
  * Settings, read once: SHUNT_SIM_MEAN=1 (blocks start in random order with garbage in shared memory, peer writes are
  * held back, threads are interrupted at random accesses), SHUNT_SIM_SEED=n (repeats the random choices of a process,
  * which are others on each GPU: SHUNT_SIM_GPU=n, set by libcuda), SHUNT_SIM_RESIDENT=n (at most so many blocks of a
- * launch run at the same time).
+ * launch run at the same time), SHUNT_SIM_SLOW=n (how much slower than the real one the kernels' clock is).
  */
 #include <link.h>
 #include <pthread.h>
@@ -28,6 +28,7 @@ static struct {
     bool mean;
     uint64_t seed, gpu;
     unsigned resident; /* 0: all */
+    uint64_t slow;
 } settings;
 static uint64_t launches; /* so far: every launch has its own sequence of random numbers */
 
@@ -51,6 +52,8 @@ static void read_settings(void)
     settings.seed = read_number("SHUNT_SIM_SEED", sim_clock());
     settings.gpu = read_number("SHUNT_SIM_GPU", 0);
     settings.resident = (unsigned)read_number("SHUNT_SIM_RESIDENT", 0);
+    settings.slow = read_number("SHUNT_SIM_SLOW", 32);
+    settings.slow += settings.slow == 0;
 }
 
 void sim_say_seed(void)
@@ -65,6 +68,11 @@ uint64_t sim_clock(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t sim_kernel_clock(void)
+{
+    return sim_clock() / settings.slow;
 }
 
 /* The thread-local memory of the module that has sim_running, and so the kernels' __shared__ variables. */
