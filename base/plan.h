@@ -73,6 +73,7 @@ struct shunt_step {
 enum {
     SHUNT_PLAN_LL = 1,        /* data travels with flags in the payload: coll must have written a oneshot plan */
     SHUNT_PLAN_ZERO_COPY = 2, /* results go straight into the peers' receive buffers */
+    SHUNT_PLAN_LINES = 4,     /* with LL: as LL128 */
 };
 
 struct shunt_plan {

@@ -24,6 +24,7 @@ struct counters {
         uint64_t calls, bytes;
     } path[SHUNT_STATS_COLLS][SHUNT_NPATHS];
     uint64_t reason[SHUNT_STATS_COLLS][SHUNT_NREASONS];
+    uint64_t lingered[SHUNT_STATS_COLLS];
 };
 
 /* What a process shows in the arena. Only its own process writes it, but for `printed` of slot 0. */
@@ -36,7 +37,7 @@ struct page {
 static_assert(sizeof(struct page) <= SHUNT_STATS_BYTES, "the arena has no room for so many counters");
 
 static struct counters early;           /* of the owner while there is no arena */
-static struct counters others;          /* of threads that are not the owner */
+static struct counters others;          /* of threads that are not the owner; lingered: of all */
 static struct counters *mine = &early;  /* of the owner: `early` or in the arena */
 static uintptr_t owner;                 /* thread pointer of the owner; 0: nobody has counted yet */
 
@@ -87,6 +88,12 @@ void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, u
     add_plain(&counters->path[coll][path].bytes, bytes);
     if (reason != SHUNT_REASON_NONE)
         add_plain(&counters->reason[coll][reason], 1);
+}
+
+void shunt_stats_lingered(unsigned coll)
+{
+    if (coll < SHUNT_STATS_COLLS)
+        __atomic_fetch_add(&others.lingered[coll], 1, __ATOMIC_RELAXED);
 }
 
 void shunt_stats_attach(struct shunt_arena *arena)
@@ -148,6 +155,10 @@ static int print_coll(bool node, unsigned coll, const struct counters *sum)
             continue;
         shunt_log_report(node, "  %s: %llu staged: %s", name, (unsigned long long)sum->reason[coll][reason],
                          shunt_reason_text(reason));
+        lines++;
+    }
+    if (sum->lingered[coll] != 0) {
+        shunt_log_report(node, "  %s: %llu without a launch", name, (unsigned long long)sum->lingered[coll]);
         lines++;
     }
     return lines;

@@ -11,6 +11,7 @@
  *     shunt [HOST]   allreduce staged            12 calls            98304 bytes
  *     shunt [HOST]   allreduce oneshot          200 calls            12800 bytes
  *     shunt [HOST]   allreduce: 12 staged: a rank passed host memory
+ *     shunt [HOST]   allreduce: 150 without a launch
  *
  * Lines of zero calls are left out; "no collective was called" stands for a table without lines. Calls and bytes are
  * sums over the processes. Without an arena the brackets hold HOST:PID and the rank, as in log.h, and the first line
@@ -50,6 +51,9 @@ void shunt_stats_attach(struct shunt_arena *arena);
  * Thread-safe: about 1 ns in the thread that counts first, three locked additions in the others.
  */
 void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, uint64_t bytes);
+
+/* Of the calls counted as run on the GPUs, this one needed no launch: a kernel that lingered did it. Thread-safe. */
+void shunt_stats_lingered(unsigned coll);
 
 /*
  * At Finalize, before the arena is left: prints if SHUNT_STATS=1 and this process is the last of the node's attached

@@ -18,7 +18,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "coll/select.h"
-#include "cuda/launch.h"
+#include "cuda/linger.h"
 
 /* How long to wait between two pokes of the host MPI's progress, and between two looks at the peers' health. */
 #define POKE_SECONDS   50e-6
@@ -354,13 +354,14 @@ static enum shunt_status wait_for_end(struct waiter *w, struct shunt_device *dev
             look_at_health(w, device, op, slots);
     }
     outcome->algo = shunt_round_verdict(&op->round)->algo;
+    outcome->lingered = op->launch.lingered;
     if (op->code == SHUNT_DONE_ABORTED)
         shunt_launch_abort(device, false);
     return op->status;
 }
 
 static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *device, const struct shunt_task *task,
-                                         const int *slots, struct shunt_outcome *outcome)
+                                         const int *slots, bool legacy_idle, struct shunt_outcome *outcome)
 {
     struct shunt_select select = { .arena = w->arena, .slots = slots, .layout = &device->layout };
     struct shunt_post post;
@@ -373,6 +374,7 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
         .in = task->send,
         .out = task->recv,
         .managed = task->send_mem.kind == SHUNT_MEM_MANAGED || task->recv_mem.kind == SHUNT_MEM_MANAGED,
+        .legacy_idle = legacy_idle,
         .slots = slots,
     };
     fill_post(w->arena, device, task, &post);
@@ -393,7 +395,7 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
 
 /* Everything before arriving; NONE or why this rank cannot take part. */
 static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task, int *slots,
-                                 struct shunt_device **device)
+                                 struct shunt_device **device, bool *legacy_idle)
 {
     int n = shunt_board_size(w->board);
     uint64_t bytes = task->count * shunt_type_size(task->type);
@@ -419,7 +421,7 @@ static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task
         pthread_mutex_unlock(&process.lock);
     }
     reason = open_peers(w, slots);
-    if (reason == SHUNT_REASON_NONE && !shunt_device_order(*device))
+    if (reason == SHUNT_REASON_NONE && !shunt_device_order(*device, legacy_idle))
         reason = SHUNT_REASON_CONTEXT;
     return reason;
 }
@@ -429,6 +431,7 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
 {
     struct waiter w = { .arena = arena, .board = board, .progress = progress };
     struct shunt_device *device = NULL;
+    bool legacy_idle = false;
     int slots[SHUNT_BOARD_RANKS];
 
     *outcome = (struct shunt_outcome){ .reason = SHUNT_REASON_NONE };
@@ -436,12 +439,15 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
         outcome->reason = arena == NULL ? SHUNT_REASON_NO_ARENA : SHUNT_REASON_NOT_REGISTERED;
         return SHUNT_PASS;
     }
-    outcome->reason = prepare(&w, task, slots, &device);
+    shunt_linger_call();
+    outcome->reason = prepare(&w, task, slots, &device, &legacy_idle);
     if (outcome->reason != SHUNT_REASON_NONE) {
         shunt_board_pass(board);
         return SHUNT_PASS;
     }
-    return arrive_and_wait(&w, device, task, slots, outcome);
+    enum shunt_status status = arrive_and_wait(&w, device, task, slots, legacy_idle, outcome);
+    shunt_linger_return();
+    return status;
 }
 
 int shunt_coll_flush(void)

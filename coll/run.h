@@ -9,6 +9,7 @@
 struct shunt_outcome {
     unsigned algo;            /* enum shunt_algo_id, of SHUNT_OK */
     enum shunt_reason reason; /* of SHUNT_PASS */
+    bool lingered;            /* of SHUNT_OK: done without a launch */
 };
 
 /*

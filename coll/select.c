@@ -145,18 +145,22 @@ int shunt_select_wanted(unsigned coll, uint64_t bytes)
 
 /* ---- the shape ---- */
 
+enum { PROTO_AUTO, PROTO_LL, PROTO_LL128 }; /* words of SHUNT_PROTO */
+
+/* Payload bytes up to which an algorithm is the best, when it may be chosen. */
 struct tuning {
-    uint64_t ll_max;      /* payload bytes: up to here flags travel in the payload */
-    uint64_t oneshot_max; /* up to here one-shot, when asked to choose */
+    uint64_t ll;    /* LL, where LL128 may come after it */
+    uint64_t lines; /* LL128 */
+    uint64_t ll_alone;
 };
 
 static struct tuning tuning(int n)
 {
     if (n <= 2)
-        return (struct tuning){ .ll_max = 3 << 19, .oneshot_max = 3 << 19 };
+        return (struct tuning){ .ll = 64 << 10, .lines = 16 << 20, .ll_alone = 3 << 19 };
     if (n <= 4)
-        return (struct tuning){ .ll_max = 64 << 10, .oneshot_max = 64 << 10 };
-    return (struct tuning){ .ll_max = 32 << 10, .oneshot_max = 32 << 10 };
+        return (struct tuning){ .ll = 32 << 10, .lines = 512 << 10, .ll_alone = 64 << 10 };
+    return (struct tuning){ .ll = 16 << 10, .lines = 256 << 10, .ll_alone = 32 << 10 };
 }
 
 static uint32_t least(uint64_t a, uint64_t b)
@@ -170,6 +174,33 @@ static uint32_t ll_blocks(uint64_t bytes, uint32_t max_blocks)
     uint64_t per_block = (uint64_t)SHUNT_LL_UNIT * SHUNT_LL_THREADS, blocks = (bytes + per_block - 1) / per_block;
 
     return least(blocks < 1 ? 1 : blocks, max_blocks);
+}
+
+/* The same for the warps of LL128; 0: not possible. A message that does not fit into its slot needs room for a lap. */
+static uint32_t line_blocks(uint64_t bytes, const struct shunt_layout *layout, uint32_t max_blocks)
+{
+    uint64_t units = SHUNT_LINE_UNITS(bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
+    uint32_t warps = SHUNT_LINE_THREADS / 32, blocks = least((units + warps - 1) / warps, max_blocks);
+
+    return units <= room ? blocks : least(blocks, room / (SHUNT_LINE_LAP * warps));
+}
+
+/* One-shot with flags in the payload, if the message and the links allow it. */
+static bool ll_shape(int n, uint64_t bytes, uint32_t can, const struct shunt_layout *layout, uint32_t max_blocks,
+                     struct shunt_verdict *verdict)
+{
+    const struct tuning best = tuning(n);
+    const uint64_t from = shunt_conf->proto == PROTO_LL128 ? 0 : best.ll;
+    uint32_t lines = 0;
+
+    if ((can & SHUNT_PLAN_LINES) && shunt_conf->proto != PROTO_LL && bytes > from && bytes <= best.lines)
+        lines = line_blocks(bytes, layout, max_blocks);
+    if (lines == 0 && (bytes > best.ll_alone || bytes > layout->ll_bytes / 4 * 3))
+        return false;
+    verdict->flags = SHUNT_PLAN_LL | (lines != 0 ? SHUNT_PLAN_LINES : 0);
+    verdict->blocks = lines != 0 ? lines : ll_blocks(bytes, max_blocks);
+    verdict->chunk = 16;
+    return true;
 }
 
 /* Enough blocks to fill the links, but no more than have work; chunks as large as the rings hold. */
@@ -186,26 +217,23 @@ static void ring_shape(uint64_t slice, const struct shunt_layout *layout, uint32
     verdict->chunk = least(wanted, room > 256 ? room - 256 : 16) / 16 * 16;
 }
 
-void shunt_select_shape(int n, uint64_t bytes, int wanted, bool zero_copy, const struct shunt_layout *layout,
+void shunt_select_shape(int n, uint64_t bytes, int wanted, uint32_t can, const struct shunt_layout *layout,
                         uint32_t max_blocks, struct shunt_verdict *verdict)
 {
-    struct tuning limits = tuning(n);
+    bool any = wanted == SHUNT_ALGO_AUTO;
 
-    if (wanted == SHUNT_ALGO_AUTO)
-        wanted = bytes <= limits.oneshot_max ? SHUNT_ALGO_ALLREDUCE_oneshot : SHUNT_ALGO_ALLREDUCE_twoshot;
-    verdict->algo = (uint32_t)wanted;
+    verdict->algo = any || wanted == SHUNT_ALGO_ALLREDUCE_oneshot ? SHUNT_ALGO_ALLREDUCE_oneshot : (uint32_t)wanted;
     verdict->flags = 0;
     if (max_blocks > SHUNT_GRID)
         max_blocks = SHUNT_GRID;
-    if (wanted == SHUNT_ALGO_ALLREDUCE_oneshot && bytes <= limits.ll_max && bytes <= layout->ll_bytes / 4 * 3) {
-        verdict->flags = SHUNT_PLAN_LL;
-        verdict->blocks = ll_blocks(bytes, max_blocks);
-        verdict->chunk = 16;
+    if (verdict->algo == SHUNT_ALGO_ALLREDUCE_oneshot && ll_shape(n, bytes, can, layout, max_blocks, verdict))
         return;
-    }
-    if (wanted == SHUNT_ALGO_ALLREDUCE_twoshot && zero_copy)
-        verdict->flags = SHUNT_PLAN_ZERO_COPY;
-    ring_shape(wanted == SHUNT_ALGO_ALLREDUCE_twoshot ? bytes / (uint64_t)n : bytes, layout, max_blocks, verdict);
+    if (any)
+        verdict->algo = SHUNT_ALGO_ALLREDUCE_twoshot;
+    bool twoshot = verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot;
+    if (twoshot)
+        verdict->flags = can & SHUNT_PLAN_ZERO_COPY;
+    ring_shape(twoshot ? bytes / (uint64_t)n : bytes, layout, max_blocks, verdict);
 }
 
 uint64_t shunt_select_zero_copy_bytes(void)
@@ -238,17 +266,23 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
     return NULL;
 }
 
-/* Has everybody opened everybody's receive buffer? */
-static bool all_opened(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
+/* Of ZERO_COPY (everybody has opened everybody's receive buffer) and LINES (all links keep lines whole): what can be. */
+static uint32_t possible(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
 {
+    uint32_t can = SHUNT_PLAN_ZERO_COPY | SHUNT_PLAN_LINES;
+
     for (int owner = 0; owner < n; owner++) {
         for (int user = 0; user < n; user++) {
-            if (user != owner &&
-                !shunt_peer_opened(select->arena, select->slots[user], select->slots[owner], posts[owner]->recv.reg))
-                return false;
+            const int *slots = select->slots;
+            if (user == owner)
+                continue;
+            if (!shunt_peer_opened(select->arena, slots[user], slots[owner], posts[owner]->recv.reg))
+                can &= ~(uint32_t)SHUNT_PLAN_ZERO_COPY;
+            if (!shunt_peer_whole_lines(select->arena, slots[user], slots[owner]))
+                can &= ~(uint32_t)SHUNT_PLAN_LINES;
         }
     }
-    return true;
+    return can;
 }
 
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
@@ -270,7 +304,7 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         verdict->reason = SHUNT_REASON_SETTING;
         return false;
     }
-    bool zero_copy = bytes >= shunt_select_zero_copy_bytes() && all_opened(select, posts, n);
-    shunt_select_shape(n, bytes, wanted, zero_copy, select->layout, max_blocks, verdict);
+    uint32_t can = bytes > tuning(n).ll || shunt_conf->proto != PROTO_AUTO ? possible(select, posts, n) : 0;
+    shunt_select_shape(n, bytes, wanted, can, select->layout, max_blocks, verdict);
     return true;
 }

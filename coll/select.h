@@ -45,8 +45,11 @@ struct shunt_select {
 /* The decider's function for the board; context is struct shunt_select. */
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict);
 
-/* The part of it that needs no peers: algorithm, protocol, grid and chunks for n ranks and this many bytes. */
-void shunt_select_shape(int n, uint64_t bytes, int wanted, bool zero_copy, const struct shunt_layout *layout,
+/*
+ * The part of it that needs no peers: algorithm, protocol, grid and chunks for n ranks and this many bytes. `can`: which
+ * of SHUNT_PLAN_ZERO_COPY and _LINES the peers and links allow.
+ */
+void shunt_select_shape(int n, uint64_t bytes, int wanted, uint32_t can, const struct shunt_layout *layout,
                         uint32_t max_blocks, struct shunt_verdict *verdict);
 
 /* From this size on a registered receive buffer pays. */

@@ -18,17 +18,7 @@ struct alignas(16) gpu_vec {
     uint32_t w[4];
 };
 
-/* Memory that no peer writes while the kernel runs: plain accesses, not the read-only path (it outlives calls). */
-static __device__ __forceinline__ gpu_vec gpu_load_vec(const void *p)
-{
-    gpu_vec v;
-    asm volatile("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.w[0]), "=r"(v.w[1]), "=r"(v.w[2]), "=r"(v.w[3])
-                 : "l"(p)
-                 : "memory");
-    return v;
-}
-
+/* Plain stores: visible to others after a release or a fence. */
 static __device__ __forceinline__ void gpu_store_vec(void *p, gpu_vec v)
 {
     asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.w[0]), "r"(v.w[1]), "r"(v.w[2]), "r"(v.w[3])
@@ -44,11 +34,6 @@ static __device__ __forceinline__ gpu_vec gpu_load_fresh_vec(const void *p)
                  : "l"(p)
                  : "memory");
     return v;
-}
-
-template <class T> static __device__ __forceinline__ T gpu_load(const T *p)
-{
-    return *p;
 }
 
 template <class T> static __device__ __forceinline__ T gpu_load_fresh(const T *p)
@@ -70,6 +55,20 @@ template <class T> static __device__ __forceinline__ void gpu_store(T *p, T v)
     *p = v;
 }
 
+/*
+ * User memory that nobody writes during this operation, but that the application may have written since this kernel
+ * began: past the L1 cache.
+ */
+static __device__ __forceinline__ gpu_vec gpu_load_user_vec(const void *p)
+{
+    return gpu_load_fresh_vec(p);
+}
+
+template <class T> static __device__ __forceinline__ T gpu_load_user(const T *p)
+{
+    return gpu_load_fresh(p);
+}
+
 /* Flags. A release makes visible what the block has written before its last barrier; .sys is all GPUs and the CPU. */
 static __device__ __forceinline__ void gpu_release_sys(uint64_t *p, uint64_t v)
 {
@@ -86,6 +85,11 @@ static __device__ __forceinline__ uint64_t gpu_acquire_sys(const uint64_t *p)
 static __device__ __forceinline__ void gpu_fence_gpu()
 {
     __threadfence();
+}
+
+static __device__ __forceinline__ void gpu_fence_sys()
+{
+    __threadfence_system();
 }
 
 /* LL words: {data, data, data, flag}, 16 bytes that are read and written whole (type b128, from sm_70 on). */
@@ -119,6 +123,27 @@ static __device__ __forceinline__ gpu_vec gpu_ll_load(const gpu_vec *p)
 static __device__ __forceinline__ void gpu_ll_clear(gpu_vec *p)
 {
     gpu_store_vec(p, gpu_vec{ { 0, 0, 0, 0 } });
+}
+
+/*
+ * LL128 lines: 128 aligned bytes, of which each of eight lanes stores or loads 16 by one instruction; the last 8 bytes
+ * are the flag. `p` is the lane's place in the first of N rows, which are 512 bytes apart. Called by whole warps: the
+ * barrier brings their lanes together, so that a row is one access of the memory system, not several.
+ */
+template <int N> static __device__ __forceinline__ void gpu_lines_store(char *p, const gpu_vec *v)
+{
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        gpu_ll_store((gpu_vec *)(p + 512 * k), v[k]);
+}
+
+template <int N> static __device__ __forceinline__ void gpu_lines_load(const char *p, gpu_vec *v)
+{
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        v[k] = gpu_ll_load((const gpu_vec *)(p + 512 * k));
 }
 
 static __device__ __forceinline__ uint64_t gpu_cas_gpu(uint64_t *p, uint64_t old, uint64_t value)

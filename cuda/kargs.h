@@ -6,7 +6,9 @@
  *
  *   counters      [channel][block][signal]: ticket << 20 | chunk + 1
  *   verdict       whether the owner's last launch of a plan has gone on
+ *   relay         the owner's last order to its lingering kernel
  *   LL words      [channel but the owner's][parity]: ll_bytes each
+ *   LL128 lines   [channel but the owner's][parity]: line_bytes each
  *   rings         [channel but the owner's][area]: ring_bytes each, chunks `stride` apart
  *
  * Counters only grow, because every rank launches in ticket order; nobody ever resets them.
@@ -23,6 +25,7 @@
 
 #define SHUNT_GRID            (SHUNT_PLAN_BLOCKS * SHUNT_PLAN_TEAMS) /* thread blocks of a kernel at most */
 #define SHUNT_SCRATCH_VERDICT 32768 /* a word of the owner's own, behind the counters: see plan.cuh */
+#define SHUNT_SCRATCH_RELAY   (SHUNT_SCRATCH_VERDICT + 128) /* an order, on its way to all thread blocks */
 #define SHUNT_SCRATCH_DATA    65536
 #define SHUNT_CHUNK_BITS      20
 
@@ -50,14 +53,66 @@ struct shunt_khead {
 #define SHUNT_LL_WORDS   4
 #define SHUNT_LL_THREADS 256
 
-/* One-shot with flags in the payload. */
-struct shunt_ll_args {
-    struct shunt_khead head;
+/*
+ * LL128: a unit of 1920 bytes, which a warp works on, travels as 16 lines of 120 bytes and a flag. A warp sends so many
+ * units ahead of the one that it receives. A message that is larger than a slot goes round in it; that needs room for
+ * SHUNT_LINE_LAP units of each warp (ll128.cuh).
+ */
+#define SHUNT_LINE_UNIT    1920
+#define SHUNT_LINE_WIRE    2048
+#define SHUNT_LINE_THREADS 256
+#define SHUNT_LINE_AHEAD   2
+#define SHUNT_LINE_LAP     (2 * SHUNT_LINE_AHEAD)
+
+#define SHUNT_LINE_UNITS(bytes) (((uint64_t)(bytes) + SHUNT_LINE_UNIT - 1) / SHUNT_LINE_UNIT)
+
+/* One operation, as far as it differs from that before it on the same communicator. */
+struct shunt_ll_op {
     const void *in;
     void *out;
     uint64_t bytes;
-    void *to[SHUNT_KRANKS];   /* my slot in each peer's memory; unused for me */
-    void *from[SHUNT_KRANKS]; /* each peer's slot in mine */
+    uint64_t ticket;
+    uint32_t turns; /* bit q: parity of the slots shared with rank q */
+    uint32_t lines; /* not 0: LL128 */
+};
+
+/*
+ * An order to a kernel that lingers (linger.cuh): four words {data, data, data, sequence}, each of which vouches for
+ * itself. The data are a struct shunt_order.
+ */
+#define SHUNT_ORDER_WORDS 4
+struct shunt_order_word {
+    uint32_t data[3], sequence;
+};
+
+enum { SHUNT_ORDER_RUN, SHUNT_ORDER_QUIT };
+struct shunt_order {
+    struct shunt_ll_op op;
+    uint32_t window_ns; /* how long to linger after it */
+    uint32_t kind;      /* SHUNT_ORDER_* */
+};
+
+/* What the kernel says of itself: {sequence of the last order that it has taken, generation, one of the words}. */
+enum { SHUNT_LINGER_ALIVE = 1, SHUNT_LINGER_LEAVING = 2, SHUNT_LINGER_GONE = 3 };
+#define SHUNT_LINGER_STATE(sequence, generation, word) ((uint64_t)(sequence) << 32 | (uint32_t)(generation) << 2 | (word))
+
+struct shunt_linger_args {
+    const struct shunt_order_word *order; /* pinned host memory: SHUNT_ORDER_WORDS of them */
+    uint64_t *state;                      /* pinned host memory */
+    uint32_t generation; /* 30 bits */
+    uint32_t sequence;   /* of the last order to earlier kernels */
+    uint32_t window_ns;  /* how long to linger after the first operation; 0: not at all */
+};
+
+/* One-shot with flags in the payload: LL or LL128. */
+struct shunt_ll_args {
+    struct shunt_khead head;
+    struct shunt_ll_op op;
+    struct shunt_linger_args linger;
+    char *scratch[SHUNT_KRANKS];
+    uint64_t ll_bytes, lines, line_bytes; /* of an LL slot; where the lines begin; of a slot of lines */
+    uint32_t line_room;                   /* units that a slot of lines has room for */
+    uint8_t channel[SHUNT_KRANKS];
 };
 
 /* A step as the kernel reads it: struct shunt_step with masks of SHUNT_KRANKS. */

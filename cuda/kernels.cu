@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The kernels: two shapes (LL, plan) times the pairs of kernels.def, named shunt_ll_F32_SUM, shunt_plan_F32_SUM ... */
 #include "kernels.def"
-#include "ll.cuh"
+#include "ll128.cuh"
 #include "plan.cuh"
 
 #define X(id, type, bytes, class) using element_##id = type;
@@ -12,7 +12,7 @@ SHUNT_TYPES(X)
     extern "C" __global__ void __launch_bounds__(512, 1)                                           \
     shunt_ll_##id##_##op(GPU_ARGS(shunt_ll_args) a)                                                \
     {                                                                                              \
-        ll_allreduce<element_##id, shunt_op_##op>(a);                                              \
+        ll_run<element_##id, shunt_op_##op>(a);                                                    \
     }                                                                                              \
     GPU_KERNEL(shunt_ll_##id##_##op, shunt_ll_args);                                               \
     extern "C" __global__ void __launch_bounds__(512, 1)                                           \

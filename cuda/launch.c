@@ -11,11 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/linger.h"
+
 /* The fatbin made of kernels.cu, embedded by image.S. */
 extern const unsigned char shunt_kernels_fatbin[];
 extern const unsigned long shunt_kernels_fatbin_size;
 
 enum shape { LL, PLAN, SHAPES };
+
+#define DONE_LINE 8 /* done words in a cache line; the GPU has taken each from the cache */
 
 /* How long a kernel waits for its peers before it leaves: doubles with each launch. */
 #define WINDOW_NS     200000ull
@@ -173,34 +177,50 @@ static void fill_head(struct shunt_khead *head, struct shunt_device *device, str
     };
 }
 
-/* Where the process of channel `sender` puts its words in the scratch of the one of channel `owner`. */
-static char *ll_slot(const struct shunt_device *device, char *scratch, uint32_t owner, uint32_t sender, uint32_t turn)
+/* Enough threads for a message of one block; whole blocks else. */
+static unsigned ll_threads(const struct shunt_plan *plan)
 {
-    uint32_t slot = sender - (sender > owner); /* nobody sends to itself */
+    uint64_t units = (plan->bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
 
-    return scratch + SHUNT_SCRATCH_DATA + (slot * 2 + turn) * device->layout.ll_bytes;
+    if (plan->flags & SHUNT_PLAN_LINES)
+        return SHUNT_LINE_THREADS;
+    return units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 }
 
 static enum shunt_status start_ll(struct shunt_device *device, struct shunt_launch *launch, struct kernel *kernel)
 {
     const struct shunt_plan *plan = launch->plan;
-    struct shunt_ll_args args = { .in = launch->in, .out = launch->out, .bytes = plan->bytes };
-    uint64_t units = (plan->bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
-    unsigned threads = units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
+    struct shunt_ll_args args = {
+        .op = { .in = launch->in,
+                .out = launch->out,
+                .bytes = plan->bytes,
+                .ticket = launch->ticket,
+                .lines = plan->flags & SHUNT_PLAN_LINES },
+        .ll_bytes = device->layout.ll_bytes,
+        .lines = device->layout.lines,
+        .line_bytes = device->layout.line_bytes,
+        .line_room = (uint32_t)(device->layout.line_bytes / SHUNT_LINE_WIRE),
+    };
 
     fill_head(&args.head, device, launch);
     for (uint32_t q = 0; q < plan->n; q++) {
         int slot = launch->slots[q];
-        if (q == plan->me)
-            continue;
-        if (launch->launches == 0)
+        args.scratch[q] = shunt_peer_scratch(slot);
+        args.channel[q] = (uint8_t)shunt_peer_channel(slot);
+        if (q != plan->me && launch->launches == 0)
             launch->turns |= shunt_peer_ll_turn(slot) << q;
-        uint32_t turn = launch->turns >> q & 1, channel = shunt_peer_channel(slot);
-        args.to[q] = ll_slot(device, shunt_peer_scratch(slot), channel, device->channel, turn);
-        args.from[q] = ll_slot(device, device->scratch, device->channel, channel, turn);
     }
+    args.op.turns = launch->turns;
+    unsigned threads = ll_threads(plan);
+    launch->lingered = shunt_linger_serve(device, launch, &args, threads, &launch->grid);
+    if (launch->lingered)
+        return SHUNT_OK;
+    shunt_linger_args(&args.linger, launch->launches == 0);
     launch->grid = plan->blocks;
-    return kernel_run(device->gpu, kernel, launch->grid, threads, &args);
+    enum shunt_status status = kernel_run(device->gpu, kernel, launch->grid, threads, &args);
+    if (status == SHUNT_OK)
+        shunt_linger_launched(launch, &args, launch->grid, threads);
+    return status;
 }
 
 static void fill_steps(struct shunt_plan_args *args, const struct shunt_plan *plan)
@@ -258,6 +278,7 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
         .stride = plan->chunk + 128,
     };
 
+    shunt_linger_quit(device);
     fill_head(&args.head, device, launch);
     fill_ranks(&args, launch);
     fill_steps(&args, plan);
@@ -311,6 +332,8 @@ unsigned shunt_launch_done(struct shunt_device *device, struct shunt_launch *lau
             continue;
         /* Acquire: what the application does next comes after what the block wrote. */
         uint64_t word = __atomic_load_n(&device->done[launch->seen], __ATOMIC_ACQUIRE);
+        if (launch->seen % DONE_LINE == 0)
+            __builtin_prefetch(&device->done[(launch->seen + 2 * DONE_LINE) % SHUNT_GRID]);
         if (word >> 2 != launch->ticket)
             return 0;
         block_ended(device, launch, launch->seen, word & 3);

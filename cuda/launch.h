@@ -15,10 +15,12 @@ struct shunt_launch {
     const void *in;
     void *out;
     bool managed;                   /* one of them is managed memory */
+    bool legacy_idle;               /* nothing on the legacy stream that it has to wait for */
     const int *slots;               /* arena slot of each rank */
     const struct shunt_post *const *posts; /* of each rank */
     uint64_t ticket;
     uint32_t launches;              /* how often it has been launched */
+    bool lingered;                  /* instead of its first launch, a kernel that lingered got it */
     uint32_t turns;                 /* LL: bit q: the parity used with rank q */
     uint32_t grid;                  /* thread blocks */
     uint32_t seen;                  /* thread blocks of this launch known to have answered */

@@ -19,10 +19,27 @@ struct ll_unit {
     gpu_vec v[SHUNT_LL_UNIT / 16];
 };
 
-/* The flag of an operation's words: never 0, which is what cleared words hold. */
-static __device__ __forceinline__ uint32_t ll_flag(const shunt_khead &head)
+/* Where rank `sender` puts its words or lines in the scratch of rank `owner`; one of the two is me. */
+static __device__ __forceinline__ char *ll_slot(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t owner,
+                                                uint32_t sender)
 {
-    return (uint32_t)head.ticket | 1u << 31;
+    uint32_t peer = owner == a.head.me ? sender : owner;
+    uint32_t slot = a.channel[sender] - (a.channel[sender] > a.channel[owner]); /* nobody sends to itself */
+    uint64_t place = 2 * slot + (op.turns >> peer & 1);
+
+    return a.scratch[owner] + (op.lines ? a.lines + place * a.line_bytes : SHUNT_SCRATCH_DATA + place * a.ll_bytes);
+}
+
+/* The k-th rank to send to: everybody begins with another one. */
+static __device__ __forceinline__ uint32_t ll_peer(const shunt_ll_args &a, uint32_t k)
+{
+    return a.head.me + k < a.head.n ? a.head.me + k : a.head.me + k - a.head.n;
+}
+
+/* The flag of an operation's words: never 0, which is what cleared words hold. */
+static __device__ __forceinline__ uint32_t ll_flag(const shunt_ll_op &op)
+{
+    return (uint32_t)op.ticket | 1u << 31;
 }
 
 /* The part of a message that one thread works on at a time. */
@@ -33,43 +50,43 @@ struct ll_place {
     uint32_t words; /* that carry them */
 };
 
-static __device__ __forceinline__ ll_place ll_place_of(const shunt_ll_args &a, uint64_t units, uint64_t i)
+static __device__ __forceinline__ ll_place ll_place_of(const shunt_ll_op &op, uint64_t units, uint64_t i)
 {
-    uint64_t left = a.bytes - SHUNT_LL_UNIT * i;
+    uint64_t left = op.bytes - SHUNT_LL_UNIT * i;
     uint32_t bytes = left < SHUNT_LL_UNIT ? (uint32_t)left : SHUNT_LL_UNIT;
 
     return { units, i, bytes, (bytes + 11) / 12 };
 }
 
 /* Whole vectors where the address allows it, else element by element. Bytes past the end are zero. */
-template <class T> static __device__ __forceinline__ ll_unit ll_load(const shunt_ll_args &a, const ll_place &at)
+template <class T> static __device__ __forceinline__ ll_unit ll_load(const shunt_ll_op &op, const ll_place &at)
 {
-    const char *p = (const char *)a.in + SHUNT_LL_UNIT * at.i;
+    const char *p = (const char *)op.in + SHUNT_LL_UNIT * at.i;
     T x[SHUNT_LL_UNIT / sizeof(T)] = {};
     ll_unit unit;
 
-    if ((uintptr_t)a.in % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
+    if ((uintptr_t)op.in % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
 #pragma unroll
         for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
-            unit.v[k] = gpu_load_vec(p + 16 * k);
+            unit.v[k] = gpu_load_user_vec(p + 16 * k);
         return unit;
     }
 #pragma unroll
     for (unsigned k = 0; k < SHUNT_LL_UNIT / sizeof(T); k++) {
         if (k * sizeof(T) < at.bytes)
-            x[k] = gpu_load((const T *)p + k);
+            x[k] = gpu_load_user((const T *)p + k);
     }
     memcpy(&unit, x, sizeof unit);
     return unit;
 }
 
 template <class T>
-static __device__ __forceinline__ void ll_store(const shunt_ll_args &a, const ll_place &at, const ll_unit &unit)
+static __device__ __forceinline__ void ll_store(const shunt_ll_op &op, const ll_place &at, const ll_unit &unit)
 {
-    char *p = (char *)a.out + SHUNT_LL_UNIT * at.i;
+    char *p = (char *)op.out + SHUNT_LL_UNIT * at.i;
     T x[SHUNT_LL_UNIT / sizeof(T)];
 
-    if ((uintptr_t)a.out % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
+    if ((uintptr_t)op.out % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
 #pragma unroll
         for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
             gpu_store_vec(p + 16 * k, unit.v[k]);
@@ -83,27 +100,27 @@ static __device__ __forceinline__ void ll_store(const shunt_ll_args &a, const ll
     }
 }
 
-static __device__ __forceinline__ void ll_send(const shunt_ll_args &a, const ll_place &at, const ll_unit &unit)
+static __device__ __forceinline__ void ll_send(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
+                                               const ll_unit &unit)
 {
     uint32_t x[SHUNT_LL_UNIT / 4];
 
     memcpy(x, &unit, sizeof x);
     for (uint32_t k = 1; k < a.head.n; k++) {
-        uint32_t q = a.head.me + k < a.head.n ? a.head.me + k : a.head.me + k - a.head.n;
-        gpu_vec *to = (gpu_vec *)a.to[q] + at.i;
+        gpu_vec *to = (gpu_vec *)ll_slot(a, op, ll_peer(a, k), a.head.me) + at.i;
 #pragma unroll
         for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
             if (j < at.words)
-                gpu_ll_store(to + j * at.units, { { x[3 * j], x[3 * j + 1], x[3 * j + 2], ll_flag(a.head) } });
+                gpu_ll_store(to + j * at.units, { { x[3 * j], x[3 * j + 1], x[3 * j + 2], ll_flag(op) } });
         }
     }
 }
 
-/* Poll a peer's words of this unit until all are there; each only until it is. */
-static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const ll_place &at, const void *from,
-                                                  patience &wait, ll_unit *unit)
+/* Poll rank q's words of this unit until all are there; each only until it is. */
+static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
+                                                  uint32_t q, patience &wait, ll_unit *unit)
 {
-    const gpu_vec *words = (const gpu_vec *)from + at.i;
+    const gpu_vec *words = (const gpu_vec *)ll_slot(a, op, a.head.me, q) + at.i;
     uint32_t x[SHUNT_LL_UNIT / 4] = {};
     uint32_t missing = (1u << at.words) - 1;
 
@@ -112,7 +129,7 @@ static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const 
         for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
             if (missing >> j & 1) {
                 gpu_vec w = gpu_ll_load(words + j * at.units);
-                if (w.w[3] == ll_flag(a.head))
+                if (w.w[3] == ll_flag(op))
                     missing &= ~(1u << j);
                 x[3 * j] = w.w[0];
                 x[3 * j + 1] = w.w[1];
@@ -131,15 +148,15 @@ static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const 
 
 /* The unit of all ranks, combined in rank order. */
 template <class T, class Op>
-static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, const ll_place &at, const ll_unit &mine,
-                                                  patience &wait, ll_unit *sum)
+static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
+                                                  const ll_unit &mine, patience &wait, ll_unit *sum)
 {
     shunt_total<T, Op, gpu_vec> total[SHUNT_LL_UNIT / 16] = {};
 
     for (uint32_t q = 0; q < a.head.n; q++) {
         ll_unit theirs = mine;
         if (q != a.head.me) {
-            poll state = ll_receive(a, at, a.from[q], wait, &theirs);
+            poll state = ll_receive(a, op, at, q, wait, &theirs);
             if (state != POLL_OK)
                 return state;
         }
@@ -157,56 +174,54 @@ static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, const 
     return POLL_OK;
 }
 
-static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, const ll_place &at)
+static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
 {
     for (uint32_t q = 0; q < a.head.n; q++) {
         for (uint32_t j = 0; j < at.words && q != a.head.me; j++)
-            gpu_ll_clear((gpu_vec *)a.from[q] + at.i + j * at.units);
+            gpu_ll_clear((gpu_vec *)ll_slot(a, op, a.head.me, q) + at.i + j * at.units);
     }
 }
 
-template <class T, class Op> static __device__ void ll_allreduce(const shunt_ll_args &a)
+/* This block's part of operation `op` in its launch 0, 1, ...; the first has sent all. Called by all threads. */
+template <class T, class Op>
+static __device__ uint32_t ll_allreduce(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch)
 {
-    const uint64_t units = (a.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT, step = (uint64_t)gridDim.x * blockDim.x;
+    const uint64_t units = (op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    ll_place at = ll_place_of(a, units, first);
+    ll_place at = ll_place_of(op, units, first);
     ll_unit mine = {}, sum = {};
     poll state = POLL_OK;
 
-    if (block_skipped(a.head))
-        return;
     if (first < units)
-        mine = ll_load<T>(a, at);
-    if (a.head.launch == 0 && first < units) {
-        ll_send(a, at, mine);
+        mine = ll_load<T>(op, at);
+    if (launch == 0 && first < units) {
+        ll_send(a, op, at, mine);
         for (uint64_t i = first + step; i < units; i += step) {
-            at = ll_place_of(a, units, i);
-            ll_send(a, at, ll_load<T>(a, at));
+            at = ll_place_of(op, units, i);
+            ll_send(a, op, at, ll_load<T>(op, at));
         }
-        at = ll_place_of(a, units, first);
+        at = ll_place_of(op, units, first);
     }
     if (first < units) {
         patience wait(true);
-        state = ll_combine<T, Op>(a, at, mine, wait, &sum);
+        state = ll_combine<T, Op>(a, op, at, mine, wait, &sum);
     }
     /* All threads or none: what one thread writes, another's repetition would read as input. */
-    if (__syncthreads_or(state != POLL_OK)) {
-        block_end(a.head, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
-        return;
-    }
+    if (__syncthreads_or(state != POLL_OK))
+        return state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN;
     patience wait(false);
     for (uint64_t i = first; i < units; i += step) {
         if (i != first) {
-            at = ll_place_of(a, units, i);
-            mine = ll_load<T>(a, at);
-            state = ll_combine<T, Op>(a, at, mine, wait, &sum);
+            at = ll_place_of(op, units, i);
+            mine = ll_load<T>(op, at);
+            state = ll_combine<T, Op>(a, op, at, mine, wait, &sum);
             if (state != POLL_OK)
                 break;
         }
-        ll_store<T>(a, at, sum);
-        ll_clear(a, at);
+        ll_store<T>(op, at, sum);
+        ll_clear(a, op, at);
     }
-    block_end(a.head, state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED);
+    return state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED;
 }
 
 #endif

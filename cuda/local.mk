@@ -13,6 +13,8 @@ cuda_sources += \
 	%reldir%/kernels.def \
 	%reldir%/launch.c \
 	%reldir%/launch.h \
+	%reldir%/linger.c \
+	%reldir%/linger.h \
 	%reldir%/mailbox.c \
 	%reldir%/mailbox.h \
 	%reldir%/memory.c \
@@ -33,7 +35,9 @@ kernel_sources = \
 	%reldir%/kargs.h \
 	%reldir%/kernels.cu \
 	%reldir%/kernels.def \
+	%reldir%/linger.cuh \
 	%reldir%/ll.cuh \
+	%reldir%/ll128.cuh \
 	%reldir%/ops.cuh \
 	%reldir%/plan.cuh \
 	%reldir%/start.cuh \

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/conf.h"
-#include "cuda/launch.h"
+#include "cuda/linger.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -15,15 +15,8 @@ static struct {
     struct shunt_peer peers[SHUNT_ARENA_PROCS];
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-/* An eighth of the default scratch for LL, in powers of two. */
-static uint64_t ll_bytes_for(uint32_t senders)
-{
-    uint64_t bytes = 8 << 20;
-
-    while (bytes * 2 * senders > 8 << 20)
-        bytes /= 2;
-    return bytes;
-}
+#define LL_SHARE   (4 << 20)  /* bytes of scratch for LL */
+#define LINE_SHARE (16 << 20) /* for LL128, a quarter at most: with two ranks, messages of any size go round in it */
 
 /* Everything follows from the number of local ranks and one setting, which peers compare. */
 static struct shunt_layout layout_make(int local_size)
@@ -31,9 +24,12 @@ static struct shunt_layout layout_make(int local_size)
     struct shunt_layout layout = { .channels = local_size < SHUNT_KRANKS ? (uint32_t)local_size : SHUNT_KRANKS };
     uint32_t senders = layout.channels > 1 ? layout.channels - 1 : 1;
     uint64_t budget = shunt_conf->scratch_size, rings = senders * SHUNT_PLAN_AREAS;
+    uint64_t line_share = budget / 4 < LINE_SHARE ? budget / 4 : LINE_SHARE;
 
-    layout.ll_bytes = ll_bytes_for(senders);
-    layout.rings = SHUNT_SCRATCH_DATA + senders * 2 * layout.ll_bytes;
+    layout.ll_bytes = LL_SHARE / (2 * senders) / 4096 * 4096;
+    layout.lines = SHUNT_SCRATCH_DATA + senders * 2 * layout.ll_bytes;
+    layout.line_bytes = line_share / (2 * senders) / 4096 * 4096;
+    layout.rings = layout.lines + senders * 2 * layout.line_bytes;
     if (budget > layout.rings)
         layout.ring_bytes = (budget - layout.rings) / rings / 65536 * 65536;
     layout.total = layout.rings + rings * layout.ring_bytes;
@@ -44,19 +40,20 @@ static enum shunt_status allocate(struct shunt_device *device)
 {
     CUdeviceptr scratch = 0;
     void *pinned = NULL;
-    size_t words = SHUNT_GRID * sizeof(uint64_t);
+    size_t words = SHUNT_GRID * sizeof(uint64_t), size = words + 128 + SHUNT_LINGER_BYTES;
     enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&scratch, device->layout.total));
 
     if (status != SHUNT_OK)
         return status;
     device->scratch = (char *)scratch;
-    status = SHUNT_CUDA(cuMemHostAlloc(&pinned, words + 128, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+    status = SHUNT_CUDA(cuMemHostAlloc(&pinned, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     if (status != SHUNT_OK)
         goto free_scratch;
-    memset(pinned, 0, words + 128);
+    memset(pinned, 0, size);
     device->done = pinned;
     device->abort = (uint32_t *)((char *)pinned + words);
-    status = SHUNT_CUDA(cuMemsetD8Async(scratch, 0, device->layout.total, device->gpu->stream));
+    shunt_linger_open((char *)pinned + words + 128);
+    status = SHUNT_CUDA(cuMemsetD8Async(scratch, 0, device->layout.rings, device->gpu->stream));
     if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuStreamSynchronize(device->gpu->stream));
     if (status == SHUNT_OK)
@@ -170,13 +167,15 @@ struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *bu
     return device;
 }
 
-bool shunt_device_order(struct shunt_device *device)
+bool shunt_device_order(struct shunt_device *device, bool *idle)
 {
     struct shunt_gpu_scope scope;
 
     if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return false;
-    shunt_gpu_after_legacy(device->gpu);
+    *idle = shunt_linger_maybe() && shunt_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+    if (!*idle)
+        shunt_gpu_after_legacy(device->gpu);
     shunt_gpu_leave(&scope);
     return true;
 }
@@ -185,6 +184,34 @@ static enum shunt_reason refusal_of(CUresult result)
 {
     return result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED || result == CUDA_ERROR_TOO_MANY_PEERS ? SHUNT_REASON_NO_P2P :
                                                                                                  SHUNT_REASON_NO_IPC;
+}
+
+/* The peer's GPU among those that we can name; -1: it is hidden from this process. */
+static int visible_device(const unsigned char *uuid)
+{
+    int count = 0;
+
+    SHUNT_CUDA(cuDeviceGetCount(&count));
+    for (int i = 0; i < count; i++) {
+        CUdevice device;
+        CUuuid its;
+        if (SHUNT_CUDA(cuDeviceGet(&device, i)) == SHUNT_OK && SHUNT_CUDA(cuDeviceGetUuid_v2(&its, device)) == SHUNT_OK &&
+            memcmp(&its, uuid, sizeof its) == 0)
+            return device;
+    }
+    return -1;
+}
+
+/* NVLink keeps lines whole; it is what has native atomics between GPUs, too. A GPU that we cannot name is not asked. */
+static bool has_whole_lines(const struct shunt_card *theirs)
+{
+    int there = visible_device(theirs->uuid), native = 0;
+    CUdevice here;
+
+    return there >= 0 && SHUNT_CUDA(cuDeviceGet(&here, self.device.gpu->ordinal)) == SHUNT_OK &&
+           SHUNT_CUDA(cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, here, there)) ==
+               SHUNT_OK &&
+           native;
 }
 
 static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer)
@@ -205,6 +232,8 @@ static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card
     }
     peer->scratch = (char *)scratch;
     peer->channel = theirs->channel;
+    if (has_whole_lines(theirs))
+        atomic_fetch_or(&mine->whole_lines, 1u << theirs->channel);
     return SHUNT_REASON_NONE;
 }
 
@@ -311,6 +340,12 @@ bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t 
     return false;
 }
 
+bool shunt_peer_whole_lines(struct shunt_arena *arena, int user, int owner)
+{
+    return atomic_load_explicit(&shunt_card(arena, user)->whole_lines, memory_order_acquire) >>
+               shunt_card(arena, owner)->channel & 1;
+}
+
 void shunt_peer_fail(struct shunt_arena *arena, uint64_t ticket)
 {
     atomic_store_explicit(&shunt_card(arena, shunt_arena_self(arena))->failed, ticket, memory_order_release);
@@ -371,6 +406,7 @@ void shunt_peers_close(void)
     pthread_mutex_lock(&self.lock);
     /* Quietly: the application may have reset the device. */
     if (self.state == READY && self.device.gpu->id == self.device.context && shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
+        shunt_linger_quit(&self.device);
         shunt_registry_close_all(true);
         for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++)
             close_peer(&self.peers[slot]);

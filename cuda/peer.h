@@ -22,6 +22,8 @@
 /* Where things lie in scratch; equal on all processes, because it follows from what they all know. */
 struct shunt_layout {
     uint64_t ll_bytes;   /* of one channel and parity */
+    uint64_t lines;      /* offset of the LL128 lines */
+    uint64_t line_bytes; /* of one channel and parity */
     uint64_t rings;      /* offset of the rings */
     uint64_t ring_bytes; /* of one channel and area */
     uint64_t total;
@@ -48,9 +50,10 @@ struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *bu
 
 /*
  * Order what we launch next behind what the application has put on the legacy default stream. Done before arriving, so
- * that the GPU has it behind it when the kernel comes. False: the context is gone.
+ * that the GPU has it behind it when the kernel comes. *idle: there is nothing, so a kernel that runs already will do,
+ * too; asked only if one may be lingering. False: the context is gone.
  */
-bool shunt_device_order(struct shunt_device *device);
+bool shunt_device_order(struct shunt_device *device, bool *idle);
 
 enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED };
 
@@ -73,6 +76,9 @@ char *shunt_peer_block(int slot, uint32_t registration);
  * the owner is told that it was missed, and offers it again.
  */
 bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration);
+
+/* Decider's question: do the stores of the process in slot `user` reach the GPU of the one in `owner` in whole lines? */
+bool shunt_peer_whole_lines(struct shunt_arena *arena, int user, int owner);
 
 /*
  * Where the `bytes` at `p` are, for the post. A large buffer that comes again is registered on its second use; until

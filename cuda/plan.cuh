@@ -219,38 +219,16 @@ static __device__ __forceinline__ bool step_waits(const shunt_kstep &step, uint6
 }
 
 /*
- * Does this launch go on? One answer for all its thread blocks, by the first whose first wait is over: yes if the
- * signals have come, no if they are late. Would each decide for itself, one that has left could come back only when the
- * others have ended, and those may wait for peers that wait for it.
- */
-static __device__ bool launch_goes(const shunt_plan_args &a, bool come)
-{
-    uint64_t *word = (uint64_t *)(a.scratch[a.head.me] + SHUNT_SCRATCH_VERDICT);
-    uint64_t launch = a.head.ticket << 7 | (a.head.launch & 127), mine = launch << 1 | come;
-    uint64_t before = gpu_load_fresh(word), found = before;
-
-    if (before >> 1 != launch) {
-        found = gpu_cas_gpu(word, before, mine);
-        found = found == before ? mine : found;
-    }
-    return found & 1;
-}
-
-/*
  * Wait for a step's signals. `first`: this team has not waited for anything before, and may leave. OK, or why it has to
  * end. Called by all threads; their answers may differ.
  */
 static __device__ poll team_wait(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first)
 {
-    __shared__ bool go;
     poll state = step_wait(a, step, chunk, first);
     bool missing = __syncthreads_or(state != POLL_OK);
 
     if (first) {
-        if (threadIdx.x == 0)
-            go = launch_goes(a, !missing);
-        __syncthreads();
-        if (!go)
+        if (!launch_goes(a.scratch[a.head.me], a.head.ticket, a.head.launch, !missing))
             return state == POLL_ABORTED ? state : POLL_LATE;
         if (missing) {
             state = step_wait(a, step, chunk, false);
@@ -311,13 +289,13 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
                 continue; /* done in the launch that left; in place, its input may be the result by now */
             poll state = step_run<T, Op>(a, a.steps[k], i - lag, first, s);
             if (state != POLL_OK) {
-                block_end(a.head, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
+                block_end(a.head, a.head.ticket, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
                 return;
             }
             waited |= first;
         }
     }
-    block_end(a.head, SHUNT_DONE_OK);
+    block_end(a.head, a.head.ticket, SHUNT_DONE_OK);
 }
 
 #endif

@@ -48,6 +48,7 @@ struct shunt_card {
     _Atomic uint64_t missed;  /* bit per entry: a decision went without it, because not all have it open */
     _Atomic uint64_t wanted;  /* bit per entry: some peer asks for its descriptor */
     CUipcMemHandle scratch;
+    _Atomic uint32_t whole_lines; /* bit: owner's channel; our stores to its GPU keep 128 bytes whole (LL128) */
     struct shunt_mailbox_address mailbox; /* written before the first `asked` */
     _Atomic uint64_t asked[SHUNT_KRANKS]; /* [owner's channel]: bit per entry: I wait for its descriptor */
     _Atomic uint32_t opened[SHUNT_KRANKS][SHUNT_REGISTRATIONS + 1]; /* [owner's channel][entry]: the number that I have open */

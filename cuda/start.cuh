@@ -52,6 +52,30 @@ struct patience {
     }
 };
 
+/*
+ * Does this launch of an operation go on? One answer for all its thread blocks, by the first whose first wait is over:
+ * yes if what it waited for has come, no if it is late. Would each decide for itself, one that has left could come back
+ * only when the others have ended, and those may wait for peers that wait for it. `scratch` is this GPU's own. Called by
+ * all threads of a block, after a barrier.
+ */
+static __device__ bool launch_goes(char *scratch, uint64_t ticket, uint32_t launch, bool come)
+{
+    __shared__ bool go;
+
+    if (threadIdx.x == 0) {
+        uint64_t *word = (uint64_t *)(scratch + SHUNT_SCRATCH_VERDICT);
+        uint64_t this_launch = ticket << 7 | (launch & 127), mine = this_launch << 1 | come;
+        uint64_t before = gpu_load_user(word), found = before; /* past the L1 cache; nothing hangs on its order */
+        if (before >> 1 != this_launch) {
+            found = gpu_cas_gpu(word, before, mine);
+            found = found == before ? mine : found;
+        }
+        go = found & 1;
+    }
+    __syncthreads();
+    return go;
+}
+
 /* Has this block ended in an earlier launch? */
 static __device__ __forceinline__ bool block_skipped(const shunt_khead &head)
 {
@@ -64,17 +88,17 @@ static __device__ __forceinline__ bool block_skipped(const shunt_khead &head)
  * the application does next reads that through the same L2 cache, and a fence of the whole system would wait for all
  * that was sent to the peers (1.7 us, measured). Managed memory, which the CPU may read at once, needs the latter.
  */
-static __device__ __forceinline__ void block_end(const shunt_khead &head, uint32_t code)
+static __device__ __forceinline__ void block_end(const shunt_khead &head, uint64_t ticket, uint32_t code)
 {
     if (__syncthreads_or(code == SHUNT_DONE_ABORTED))
         code = SHUNT_DONE_ABORTED;
     if (threadIdx.x != 0)
         return;
     if (head.system) {
-        gpu_release_sys(&head.done[blockIdx.x], head.ticket << 2 | code);
+        gpu_release_sys(&head.done[blockIdx.x], ticket << 2 | code);
     } else {
         gpu_fence_gpu();
-        gpu_store_host(&head.done[blockIdx.x], head.ticket << 2 | code);
+        gpu_store_host(&head.done[blockIdx.x], ticket << 2 | code);
     }
 }
 

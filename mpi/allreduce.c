@@ -78,6 +78,8 @@ static int run_device(const struct shunt_call *call, struct shunt_comm *comm, co
     errno = saved;
     if (status == SHUNT_OK) {
         count_call(call, path, SHUNT_REASON_NONE);
+        if (outcome.lingered)
+            shunt_stats_lingered(SHUNT_COLL_ALLREDUCE);
         return MPI_SUCCESS;
     }
     if (status != SHUNT_PASS || is_bereft(comm, outcome.reason))

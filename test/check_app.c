@@ -394,9 +394,42 @@ static void registered_memory(void)
     CHECK(cudaFree(device));
 }
 
+/*
+ * Calls without a pause between them, as kernels that linger expect: of one size, of several, on several communicators,
+ * and with a rank that is late for one.
+ */
+static void bursts(void)
+{
+    static const int counts[] = {1, SUM_SMALL, 3000, SUM_LARGE};
+    struct sum sums[4];
+    MPI_Comm comms[2] = {MPI_COMM_WORLD, MPI_COMM_NULL};
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+    for (int k = 0; k < 4; k++)
+        sum_make(&sums[k], 'D', counts[k]);
+    for (int round = 0; round < 6; round++) {
+        for (int k = 0; k < 4; k++)
+            sum_fill(&sums[k]);
+        for (int i = 0; i < 40; i++) {
+            int k = round < 3 ? round : i % (round - 1); /* the first rounds one size, the last all of them */
+            if (i == 20 && round % 3 == sum_rank)
+                usleep(3000);
+            sum_call(&sums[k], comms[round == 4 ? i % 2 : 0]);
+        }
+        for (int k = 0; k < 4; k++) {
+            sum_call(&sums[k], MPI_COMM_WORLD);
+            sum_check(&sums[k]);
+        }
+    }
+    for (int k = 0; k < 4; k++)
+        sum_free(&sums[k]);
+    MPI_Comm_free(&comms[1]);
+}
+
 int main(int argc, char **argv)
 {
     static const struct sum_mode modes[] = {
+        {"bursts", bursts},
         {"unsynchronized", unsynchronized},
         {"captures", captures},
         {"contexts", contexts},

@@ -108,10 +108,12 @@ class Result:
 
 
 class Stats:
-    """paths: calls by path; reasons: staged calls by reason; processes: how many the sums are over."""
+    """paths: calls by path; reasons: staged calls by reason; processes: how many the sums are over; lingered: calls
+    without a launch."""
 
     def __init__(self):
         self.paths, self.reasons, self.processes = collections.Counter(), collections.Counter(), 0
+        self.lingered = 0
 
     @property
     def gpu(self):
@@ -127,6 +129,8 @@ def read_stats(text):
             stats.paths[found[1]] += int(found[2])
         elif found := re.search(r"shunt \[.*\]\s+allreduce: (\d+) staged: (.*)$", line):
             stats.reasons[found[2].strip()] += int(found[1])
+        elif found := re.search(r"shunt \[.*\]\s+allreduce: (\d+) without a launch$", line):
+            stats.lingered += int(found[1])
     return stats
 
 

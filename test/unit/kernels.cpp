@@ -34,7 +34,9 @@ extern "C" {
 #define MOST_BYTES (48u << 10) /* of a vector */
 #define LL_BYTES   (4 * MOST_BYTES)
 #define RING_BYTES (256u << 10)
-#define RINGS      (SHUNT_SCRATCH_DATA + 2 * (MOST_RANKS - 1) * (uint64_t)LL_BYTES)
+#define LINE_BYTES (2 * MOST_BYTES)
+#define LINES_AT   (SHUNT_SCRATCH_DATA + 2 * (MOST_RANKS - 1) * (uint64_t)LL_BYTES)
+#define RINGS      (LINES_AT + 2 * (MOST_RANKS - 1) * (uint64_t)LINE_BYTES)
 #define SCRATCH    (RINGS + (MOST_RANKS - 1) * SHUNT_PLAN_AREAS * (uint64_t)RING_BYTES)
 #define GUARD      64 /* bytes around a buffer that nobody may touch */
 
@@ -42,8 +44,8 @@ static const struct sim_kernel *(*find_kernel)(const char *name);
 
 /* ---- one operation ---- */
 
-enum shape { LL, ONESHOT, TWOSHOT, ZERO_COPY, SHAPES };
-static const char *const shape_names[] = {"LL", "oneshot", "twoshot", "twoshot zero-copy"};
+enum shape { LL, LINES, ONESHOT, TWOSHOT, ZERO_COPY, SHAPES };
+static const char *const shape_names[] = {"LL", "LL128", "oneshot", "twoshot", "twoshot zero-copy"};
 
 struct operation {
     shape how;
@@ -54,6 +56,7 @@ struct operation {
     unsigned in_shift, out_shift, shift_step; /* addresses modulo 16; the latter differs from rank to rank */
     unsigned blocks, threads, chunk, depth;
     uint64_t window; /* ns */
+    bool short_slots; /* LL128: of one lap */
     int late;        /* a rank that starts only when another has left early; -1: none */
     unsigned left;   /* how often a kernel has left early */
     /* made from these */
@@ -62,6 +65,11 @@ struct operation {
     char *in[MOST_RANKS], *out[MOST_RANKS];
     const struct sim_kernel *kernel;
 };
+
+static bool is_ll(shape how)
+{
+    return how == LL || how == LINES;
+}
 
 static char *at_shift(char *p, unsigned shift)
 {
@@ -73,7 +81,7 @@ static void prepare(operation *o, unsigned n)
     shunt_type type;
     o->bytes = o->count * shunt_type_size(o->type);
     assert_true(shunt_kernel_find(o->type, o->op, &type));
-    std::string name = std::string(o->how == LL ? "shunt_ll_" : "shunt_plan_") + shunt_type_name(type) + "_";
+    std::string name = std::string(is_ll(o->how) ? "shunt_ll_" : "shunt_plan_") + shunt_type_name(type) + "_";
     for (const char *c = shunt_op_name(o->op); *c; c++)
         name += (char)(*c - 'a' + 'A');
     o->kernel = find_kernel(name.c_str());
@@ -152,22 +160,23 @@ static void fill_head(world *w, unsigned me, uint64_t ticket, shunt_khead *head)
     head->me = (uint8_t)me;
 }
 
-static void *ll_slot(world *w, unsigned to, unsigned from, unsigned turn)
+static void fill_ll(world *w, unsigned me, const operation &o, uint64_t ticket, unsigned turn, shunt_ll_args *a)
 {
-    unsigned slot = from - (from > to); /* nobody sends to itself */
-    return w->ranks[to].scratch + SHUNT_SCRATCH_DATA + (2 * slot + turn) * (uint64_t)LL_BYTES;
-}
-
-static void fill_ll(world *w, unsigned me, const operation &o, unsigned turn, shunt_ll_args *a)
-{
-    a->in = o.in[me];
-    a->out = o.out[me];
-    a->bytes = o.bytes;
+    a->op.in = o.in[me];
+    a->op.out = o.out[me];
+    a->op.bytes = o.bytes;
+    a->op.ticket = ticket;
+    a->op.turns = turn ? ~0u : 0;
+    a->op.lines = o.how == LINES;
+    a->ll_bytes = LL_BYTES;
+    a->lines = LINES_AT;
+    /* Often no more room than for a lap, so that the message goes round */
+    uint32_t lap = SHUNT_LINE_LAP * (o.blocks * o.threads / 32);
+    a->line_bytes = LINE_BYTES;
+    a->line_room = o.short_slots ? lap : LINE_BYTES / SHUNT_LINE_WIRE;
     for (unsigned q = 0; q < w->n; q++) {
-        if (q == me)
-            continue;
-        a->to[q] = ll_slot(w, q, me, turn);
-        a->from[q] = ll_slot(w, me, q, turn);
+        a->scratch[q] = w->ranks[q].scratch;
+        a->channel[q] = (uint8_t)q;
     }
 }
 
@@ -190,12 +199,10 @@ static void fill_step(const shunt_step &from, shunt_kstep *to)
 
 static void fill_plan(world *w, unsigned me, const operation &o, shunt_plan_args *a)
 {
-    static const unsigned algos[] = {SHUNT_ALGO_ALLREDUCE_oneshot, SHUNT_ALGO_ALLREDUCE_oneshot,
-                                     SHUNT_ALGO_ALLREDUCE_twoshot, SHUNT_ALGO_ALLREDUCE_twoshot};
     const shunt_shape shape = {w->n,    o.how == ZERO_COPY ? (uint32_t)SHUNT_PLAN_ZERO_COPY : 0,
                                o.blocks, o.chunk, o.depth, o.bytes};
     shunt_plan plan;
-    shunt_algos[algos[o.how]].write(&shape, me, &plan);
+    shunt_algos[o.how == ONESHOT ? SHUNT_ALGO_ALLREDUCE_oneshot : SHUNT_ALGO_ALLREDUCE_twoshot].write(&shape, me, &plan);
     a->in = o.in[me];
     a->bytes = plan.bytes;
     a->slice_bytes = plan.slice_bytes;
@@ -246,7 +253,7 @@ static void dawdle(rank_batch *b)
 static bool launch(rank_batch *b, operation &o, shunt_khead *head, void *args)
 {
     rank_state *r = &b->w->ranks[b->me];
-    const unsigned grid[3] = {o.how == LL ? o.blocks : o.blocks * SHUNT_PLAN_TEAMS, 1, 1};
+    const unsigned grid[3] = {is_ll(o.how) ? o.blocks : o.blocks * SHUNT_PLAN_TEAMS, 1, 1};
     const unsigned block[3] = {o.threads, 1, 1};
     void *const list[] = {args};
     const uint64_t all = (1ull << grid[0]) - 1;
@@ -272,11 +279,11 @@ static void *run_rank(void *context)
         bool good;
         ticket++;
         dawdle(b);
-        if (o.how == LL) {
+        if (is_ll(o.how)) {
             shunt_ll_args args = {};
             turn ^= 1;
             fill_head(w, b->me, ticket, &args.head);
-            fill_ll(w, b->me, o, turn, &args);
+            fill_ll(w, b->me, o, ticket, turn, &args);
             good = launch(b, o, &args.head, &args);
         } else {
             shunt_plan_args args = {};
@@ -323,7 +330,7 @@ static void run_batch(world *w, std::vector<operation> *operations)
         pthread_join(batch[r].thread, nullptr);
     for (operation &o : *operations) {
         w->ticket++;
-        w->ll_turn ^= o.how == LL;
+        w->ll_turn ^= is_ll(o.how);
         check(&o, w->n);
     }
     operations->clear();
@@ -348,6 +355,7 @@ static operation make_operation(shape how, unsigned type, unsigned op)
     o.threads = random_below(4) ? 32 : 64;
     o.chunk = 16u << random_below(6);
     o.depth = 2 + (unsigned)random_below(2);
+    o.short_slots = random_below(2);
     o.window = random_below(4) ? 200000 : random_below(2000);
     return o;
 }
@@ -469,7 +477,7 @@ static void kernels_that_leave(void **)
         operations.push_back(make_operation((shape)(i % SHAPES), SHUNT_TYPE_I32, SHUNT_OP_SUM));
         operation &o = operations.back();
         o.in_place = i / SHAPES % 2;
-        o.count = 300;
+        o.count = o.how == LINES ? 6000 : 300; /* LL128: so many that it goes round */
         o.chunk = 64; /* more chunks than a ring has places */
         o.window = 0;
         o.late = (int)random_below(w->n);

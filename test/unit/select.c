@@ -61,13 +61,25 @@ static void too_many_ranges(void **state)
 }
 
 /* What a kernel relies on, for any size, number of ranks and GPU. */
-static void check_shape(int n, uint64_t bytes, int wanted, const struct shunt_layout *layout, uint32_t max_blocks)
+static void check_shape(int n, uint64_t bytes, int wanted, uint32_t can, const struct shunt_layout *layout, uint32_t max_blocks)
 {
     struct shunt_verdict v = { 0 };
 
-    shunt_select_shape(n, bytes, wanted, bytes % 2 == 0, layout, max_blocks, &v);
+    shunt_select_shape(n, bytes, wanted, can, layout, max_blocks, &v);
     assert_true(v.algo < SHUNT_NALGOS && (wanted < 0 || v.algo == (uint32_t)wanted));
     assert_in_range(v.blocks, 1, SHUNT_GRID);
+    assert_true((v.flags & ~can & ~(uint32_t)SHUNT_PLAN_LL) == 0);
+    if (v.flags & SHUNT_PLAN_LINES) {
+        uint64_t units = SHUNT_LINE_UNITS(bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
+        uint64_t warps = SHUNT_LINE_THREADS / 32;
+        assert_int_equal(v.algo, ONESHOT);
+        assert_true(v.flags & SHUNT_PLAN_LL);
+        assert_true(v.blocks <= max_blocks);
+        assert_true(units <= room || SHUNT_LINE_LAP * v.blocks * warps <= room);
+        assert_true((v.blocks - 1) * warps < units); /* none without work */
+        assert_true(v.blocks == max_blocks || v.blocks * warps >= units || units > room);
+        return;
+    }
     if (v.flags & SHUNT_PLAN_LL) {
         uint64_t units = (bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
         assert_int_equal(v.algo, ONESHOT);
@@ -84,9 +96,9 @@ static void check_shape(int n, uint64_t bytes, int wanted, const struct shunt_la
 static void shapes(void **state)
 {
     static const struct shunt_layout layouts[] = {
-        { .ll_bytes = 4 << 20, .ring_bytes = 27 << 20 },
-        { .ll_bytes = 512 << 10, .ring_bytes = 4 << 20 },
-        { .ll_bytes = 256 << 10, .ring_bytes = 1 << 20 },
+        { .ll_bytes = 2 << 20, .line_bytes = 8 << 20, .ring_bytes = 27 << 20 },
+        { .ll_bytes = 512 << 10, .line_bytes = 6 << 20, .ring_bytes = 4 << 20 },
+        { .ll_bytes = 256 << 10, .line_bytes = 100 << 10, .ring_bytes = 1 << 20 },
     };
 
     (void)state;
@@ -94,9 +106,11 @@ static void shapes(void **state)
         for (int n = 2; n <= SHUNT_KRANKS; n++) {
             for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
                 for (int wanted = SHUNT_ALGO_AUTO; wanted < SHUNT_NALGOS; wanted++) {
-                    check_shape(n, bytes, wanted, &layouts[l], 128);
-                    check_shape(n, bytes, wanted, &layouts[l], 2);
-                    check_shape(n, bytes, wanted, &layouts[l], 37);
+                    for (uint32_t can = 0; can <= 6; can += 2) { /* none, ZERO_COPY, LINES, both */
+                        check_shape(n, bytes, wanted, can, &layouts[l], 128);
+                        check_shape(n, bytes, wanted, can, &layouts[l], 2);
+                        check_shape(n, bytes, wanted, can, &layouts[l], 37);
+                    }
                 }
             }
         }

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Orders to a kernel that lingers, and whether one should; see linger.h.
+ *
+ * The handshake: the host writes an order, then looks at the state; a kernel that wants to leave says LEAVING, then looks
+ * for an order. With a full fence between the two on both sides at least one sees the other, so no order is lost: ALIVE,
+ * the kernel has it or will see it; LEAVING, it will say one of the others; GONE, it has it if it says so by the number,
+ * else nobody will. (The host may have slept while the kernel did the operation and left: without the number it would be
+ * done twice. doc/model/linger.pml.)
+ */
+#include "cuda/linger.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/conf.h"
+
+enum { AUTO, OFF }; /* words of SHUNT_LINGER; the third is "on" */
+
+#define GAPS        8     /* pauses that are looked at */
+#define GAP_NS      4000  /* their median up to which kernels linger */
+#define WINDOW_NS   10000 /* how long one lingers: what a driver call that waits for the GPU may be held up */
+#define MISSES      3     /* windows in vain, one after the other ... */
+#define REST        16    /* ... after which so many calls go without; the next time twice as many ... */
+#define REST_MAX    1024  /* ... up to so many */
+#define LOST_LOOKS  4096  /* looks at a state that does not change, between two questions to the driver */
+
+static struct {
+    struct shunt_order_word *order; /* pinned */
+    _Atomic uint64_t *state;        /* pinned */
+    uint32_t sequence;              /* of the last order */
+    uint32_t generation;            /* of the last kernel, 30 bits */
+    /* the kernel that lingers, as far as known */
+    _Atomic bool alive;
+    enum shunt_type type;
+    enum shunt_op op;
+    bool managed;
+    uint32_t n, me, blocks, threads;
+    int slots[SHUNT_KRANKS];
+    uint32_t misses, next_rest;
+} linger;
+
+static struct {
+    _Atomic uint64_t returned; /* when the last call returned */
+    _Atomic uint32_t gaps[GAPS];
+    _Atomic uint32_t calls;
+    uint32_t rest; /* calls that go without; under the lock */
+} pace;
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void shunt_linger_open(void *pinned)
+{
+    linger.order = pinned;
+    linger.state = (_Atomic uint64_t *)((char *)pinned + 128); /* the GPU writes there: not the line that it reads */
+    linger.alive = false;
+}
+
+/* ---- whether ---- */
+
+void shunt_linger_call(void)
+{
+    uint64_t gap = now_ns() - atomic_load_explicit(&pace.returned, memory_order_relaxed);
+    uint32_t i = atomic_fetch_add_explicit(&pace.calls, 1, memory_order_relaxed) % GAPS;
+
+    atomic_store_explicit(&pace.gaps[i], gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, memory_order_relaxed);
+}
+
+void shunt_linger_return(void)
+{
+    atomic_store_explicit(&pace.returned, now_ns(), memory_order_relaxed);
+}
+
+static uint32_t median_gap(void)
+{
+    uint32_t gaps[GAPS];
+
+    for (int i = 0; i < GAPS; i++) {
+        uint32_t gap = atomic_load_explicit(&pace.gaps[i], memory_order_relaxed);
+        int at = i;
+        for (; at > 0 && gaps[at - 1] > gap; at--)
+            gaps[at] = gaps[at - 1];
+        gaps[at] = gap;
+    }
+    return gaps[GAPS / 2];
+}
+
+static uint32_t window_ns(void)
+{
+    if (shunt_conf->linger != AUTO)
+        return shunt_conf->linger == OFF ? 0 : WINDOW_NS;
+    if (atomic_load_explicit(&pace.calls, memory_order_relaxed) < GAPS)
+        return 0;
+    if (pace.rest > 0) {
+        pace.rest--;
+        return 0;
+    }
+    return median_gap() <= GAP_NS ? WINDOW_NS : 0;
+}
+
+static void missed(void)
+{
+    if (++linger.misses < MISSES)
+        return;
+    linger.misses = 0;
+    linger.next_rest = linger.next_rest < REST ? REST : linger.next_rest;
+    pace.rest = linger.next_rest;
+    linger.next_rest = linger.next_rest < REST_MAX ? 2 * linger.next_rest : REST_MAX;
+}
+
+/* ---- orders ---- */
+
+bool shunt_linger_maybe(void)
+{
+    return atomic_load_explicit(&linger.alive, memory_order_relaxed);
+}
+
+static void give_order(const struct shunt_order *order)
+{
+    uint32_t words[SHUNT_ORDER_WORDS * 3];
+
+    memcpy(words, order, sizeof words);
+    linger.sequence++;
+    for (int i = 0; i < SHUNT_ORDER_WORDS; i++) {
+        memcpy(linger.order[i].data, words + 3 * i, sizeof linger.order[i].data);
+        /* Release: who sees the number sees the word's data; one read fetches both. */
+        __atomic_store_n(&linger.order[i].sequence, linger.sequence, __ATOMIC_RELEASE);
+    }
+    /* Before the look at the state: see above. */
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Has the stream nothing left to do, or nothing that it could? */
+static bool stream_ended(struct shunt_device *device)
+{
+    return shunt_driver.cuStreamQuery(device->gpu->stream) != CUDA_ERROR_NOT_READY;
+}
+
+/*
+ * After an order: has the kernel taken it, or will it? `quit`: it was to leave, which is waited for. Then, and when it
+ * has left by itself, it is not alive any more.
+ */
+static bool order_taken(struct shunt_device *device, bool quit)
+{
+    unsigned spins = 0;
+
+    for (uint32_t looks = 1;; looks++) {
+        uint64_t state = atomic_load_explicit(linger.state, memory_order_acquire);
+        if (state == SHUNT_LINGER_STATE(state >> 32, linger.generation, SHUNT_LINGER_ALIVE) && !quit)
+            return true;
+        bool gone = state == SHUNT_LINGER_STATE(state >> 32, linger.generation, SHUNT_LINGER_GONE);
+        /* A kernel that has ended without a word, with its context or by a fault, will not say any more. */
+        if (gone || (looks % LOST_LOOKS == 0 && stream_ended(device))) {
+            atomic_store_explicit(&linger.alive, false, memory_order_relaxed);
+            return gone && state >> 32 == linger.sequence;
+        }
+        shunt_board_relax(&spins);
+    }
+}
+
+static void quit(struct shunt_device *device)
+{
+    struct shunt_order order = { .kind = SHUNT_ORDER_QUIT };
+
+    give_order(&order);
+    order_taken(device, true);
+    missed();
+}
+
+void shunt_linger_quit(struct shunt_device *device)
+{
+    if (shunt_linger_maybe())
+        quit(device);
+}
+
+/* A grid that suits: many blocks that idle cost more than a launch saves. One that goes round must be that of all. */
+static bool grid_suits(const struct shunt_ll_args *args, const struct shunt_plan *plan, unsigned threads)
+{
+    if ((plan->flags & SHUNT_PLAN_LINES) && SHUNT_LINE_UNITS(plan->bytes) > args->line_room)
+        return plan->blocks == linger.blocks && threads == linger.threads;
+    return plan->blocks <= linger.blocks && (linger.blocks <= 8 || plan->blocks * 2 >= linger.blocks) &&
+           threads <= linger.threads;
+}
+
+/* The same kernel for the same ranks. */
+static bool suits(const struct shunt_ll_args *args, const struct shunt_launch *launch, unsigned threads)
+{
+    const struct shunt_plan *plan = launch->plan;
+
+    return launch->launches == 0 && launch->legacy_idle && launch->type == linger.type && launch->op == linger.op &&
+           launch->managed == linger.managed && plan->n == linger.n && plan->me == linger.me &&
+           memcmp(launch->slots, linger.slots, plan->n * sizeof *linger.slots) == 0 &&
+           grid_suits(args, plan, threads);
+}
+
+bool shunt_linger_serve(struct shunt_device *device, const struct shunt_launch *launch, const struct shunt_ll_args *args,
+                        unsigned threads, uint32_t *blocks)
+{
+    if (!shunt_linger_maybe())
+        return false;
+    uint32_t window = suits(args, launch, threads) ? window_ns() : 0;
+    if (window == 0) {
+        quit(device);
+        return false;
+    }
+    struct shunt_order order = { .op = args->op, .window_ns = window, .kind = SHUNT_ORDER_RUN };
+    give_order(&order);
+    if (!order_taken(device, false)) {
+        missed();
+        return false;
+    }
+    linger.misses = 0;
+    linger.next_rest = REST;
+    *blocks = linger.blocks;
+    return true;
+}
+
+/* ---- launches ---- */
+
+void shunt_linger_args(struct shunt_linger_args *args, bool first_launch)
+{
+    /* One number is left out: the kernel before may have told its blocks to leave under the next one. */
+    linger.sequence++;
+    linger.generation = (linger.generation + 1) & 0x3fffffff;
+    *args = (struct shunt_linger_args){
+        .order = linger.order,
+        .state = (uint64_t *)linger.state,
+        .generation = linger.generation,
+        .sequence = linger.sequence,
+        .window_ns = first_launch ? window_ns() : 0,
+    };
+    atomic_store_explicit(linger.state, SHUNT_LINGER_STATE(linger.sequence, linger.generation, SHUNT_LINGER_ALIVE),
+                          memory_order_release);
+}
+
+void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt_ll_args *args, unsigned blocks,
+                           unsigned threads)
+{
+    if (args->linger.window_ns == 0)
+        return;
+    linger.type = launch->type;
+    linger.op = launch->op;
+    linger.managed = launch->managed;
+    linger.n = launch->plan->n;
+    linger.me = launch->plan->me;
+    linger.blocks = blocks;
+    linger.threads = threads;
+    memcpy(linger.slots, launch->slots, linger.n * sizeof *linger.slots);
+    atomic_store_explicit(&linger.alive, true, memory_order_relaxed);
+}

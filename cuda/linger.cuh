@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A kernel that lingers: after its operation it waits for the next one, and does that without being launched.
+ *
+ * The host's orders lie in pinned memory. One warp, of block 0, reads them, since such reads take a microsecond and
+ * those of several blocks do not overlap; the other blocks get the order from device memory. Block 0 also decides to
+ * leave, when the host says so or nothing has come for the window. It announces that and then looks once more, as the
+ * host writes its order and then looks whether the kernel is leaving: so one of the two sees the other (cuda/linger.c).
+ *
+ * A block that could not end its operation (its peers are late, or dead) says so and waits here like all others: the host
+ * makes the kernel quit and launches the operation again.
+ */
+#ifndef SHUNT_CUDA_LINGER_CUH
+#define SHUNT_CUDA_LINGER_CUH
+
+#include <gpu.cuh>
+#include "kargs.h"
+
+static_assert(sizeof(shunt_order) == 12 * SHUNT_ORDER_WORDS, "an order is the data of its words");
+
+/* One for all kernels, as plan_span. */
+static __device__ __forceinline__ shunt_order &linger_order()
+{
+    __shared__ shunt_order order;
+    return order;
+}
+
+/* Called by a whole warp: the order with this number, if it is there whole. The caller's barrier publishes *order. */
+static __device__ __forceinline__ bool order_read(const void *words, uint32_t sequence, shunt_order *order)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    gpu_vec word = { { 0, 0, 0, sequence } };
+
+    if (lane < SHUNT_ORDER_WORDS)
+        word = gpu_ll_load((const gpu_vec *)words + lane);
+    if (!__all_sync(~0u, word.w[3] == sequence))
+        return false;
+    if (lane < SHUNT_ORDER_WORDS)
+        memcpy((char *)order + 12 * lane, &word, 12);
+    return true;
+}
+
+static __device__ __forceinline__ void order_relay(const shunt_ll_args &a, uint32_t sequence, const shunt_order *order)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    gpu_vec word = { { 0, 0, 0, sequence } };
+
+    if (lane < SHUNT_ORDER_WORDS) {
+        memcpy(&word, (const char *)order + 12 * lane, 12);
+        gpu_ll_store((gpu_vec *)(a.scratch[a.head.me] + SHUNT_SCRATCH_RELAY) + lane, word);
+    }
+}
+
+static __device__ __forceinline__ void linger_say(const shunt_ll_args &a, uint32_t taken, uint32_t word)
+{
+    if (threadIdx.x == 0)
+        gpu_store_host(a.linger.state, SHUNT_LINGER_STATE(taken, a.linger.generation, word));
+}
+
+/* The window is over, and order `sequence` has not come. False: it has come after all. */
+static __device__ bool linger_leaves(const shunt_ll_args &a, uint32_t sequence, shunt_order *order)
+{
+    linger_say(a, sequence - 1, SHUNT_LINGER_LEAVING);
+    /* Sequentially consistent, as the host's fence between its order and its look at the state. */
+    if (threadIdx.x == 0)
+        gpu_fence_sys();
+    __syncwarp();
+    if (order_read(a.linger.order, sequence, order)) {
+        linger_say(a, sequence, SHUNT_LINGER_ALIVE);
+        return false;
+    }
+    return true;
+}
+
+/* Warp 0 of block 0: the next order, QUIT if there is none. */
+static __device__ void linger_await(const shunt_ll_args &a, uint32_t sequence, uint32_t window_ns, shunt_order *order)
+{
+    const uint64_t end = gpu_clock_ns() + window_ns;
+    bool leaves = false;
+
+    while (!leaves && !order_read(a.linger.order, sequence, order)) {
+        /* One answer for the warp, whose clocks differ. */
+        if (__any_sync(~0u, gpu_clock_ns() > end)) {
+            if (!linger_leaves(a, sequence, order))
+                break;
+            leaves = true;
+        }
+        gpu_spin();
+    }
+    if (threadIdx.x == 0 && leaves)
+        order->kind = SHUNT_ORDER_QUIT;
+    __syncwarp();
+    if (gridDim.x > 1)
+        order_relay(a, sequence, order);
+    if (order->kind == SHUNT_ORDER_QUIT)
+        linger_say(a, leaves ? sequence - 1 : sequence, SHUNT_LINGER_GONE);
+}
+
+/* All threads of a block: wait for the order after `sequence`. False: leave. */
+static __device__ bool linger_next(const shunt_ll_args &a, uint32_t sequence, uint32_t window_ns, shunt_order *order)
+{
+    if (threadIdx.x < 32 && blockIdx.x == 0) {
+        linger_await(a, sequence, window_ns, order);
+    } else if (threadIdx.x < 32) {
+        while (!order_read(a.scratch[a.head.me] + SHUNT_SCRATCH_RELAY, sequence, order))
+            gpu_spin();
+    }
+    __syncthreads();
+    return order->kind == SHUNT_ORDER_RUN;
+}
+
+#endif

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Kernels that wait for the next call."""
+import pytest
+
+from harness import Block, mpirun
+
+
+# Ten microseconds of the kernels' time are ten milliseconds here: processes take turns on few cores
+SLOW = {"SHUNT_SIM_SLOW": "1000"}
+
+
+def bursts(family, ranks, **settings):
+    return mpirun(family, ranks, "check_app", "bursts", settings={**SLOW, **settings})
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_kernels_that_linger(family, ranks):
+    """They do most of the calls of a burst, right, also when sizes and communicators change and a rank is late."""
+    result = bursts(family, ranks, SHUNT_LINGER="on").ran("gpu")
+    assert result.stats.lingered > result.stats.gpu // 10, str(result)
+
+
+def test_no_kernel_lingers(family):
+    result = bursts(family, 2, SHUNT_LINGER="off").ran("gpu")
+    assert result.stats.lingered == 0, str(result)
+
+
+def test_kernels_linger_as_they_like(family):
+    """By themselves, whether or not they do."""
+    bursts(family, 2).ran("gpu")
+
+
+def test_some_linger(family):
+    """A kernel that lingers and one that is launched speak the same protocol."""
+    words = ["check_app", "bursts"]
+    blocks = [Block(1, words, settings={**SLOW, "SHUNT_LINGER": how}) for how in ("on", "off", "auto")[:2 if family == "mpich" else 3]]
+    result = mpirun(family, blocks=blocks).ran("gpu")
+    assert result.stats.lingered > 0, str(result)
