@@ -78,6 +78,11 @@ check_PROGRAMS += %reldir%/unit/mailbox %reldir%/unit/registry
 %canon_reldir%_unit_registry_SOURCES = %reldir%/unit/registry.c cuda/mailbox.c cuda/registry.c cuda/vmm.c
 %canon_reldir%_unit_registry_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_registry_LDADD = libbase.la $(CMOCKA_LIBS)
+# Orders to a kernel that lingers; the kernel is the test's
+check_PROGRAMS += %reldir%/unit/linger
+%canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c cuda/linger.c
+%canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_linger_LDADD = $(CMOCKA_LIBS)
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
 %canon_reldir%_unit_plan_LDADD = $(unit_libs)
