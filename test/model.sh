@@ -44,7 +44,7 @@ wrong()
 
 right board N=2 S=3 E=2
 right board N=3 S=1 E=1
-for broken in PASS_FIRST RELOAD FREE_EARLY LATE_VETO; do
+for broken in CARELESS PASS_FIRST RELOAD FREE_EARLY LATE_VETO; do
     wrong board N=2 S=3 E=2 $broken
 done
 right tickets
