@@ -74,12 +74,30 @@ static void late(void)
     end();
 }
 
+/* Memory of this process, in KiB. */
+static long resident(void)
+{
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1)
+        fail("/proc/self/statm cannot be read");
+    if (file != NULL)
+        fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* In the second half of many rounds no memory is needed that was not in the first. */
 static void create_and_free(void)
 {
+    long half = 0;
+
     begin();
     test_options.blind = test_options.ordered = true;
     for (int i = 0; i < number; i++) {
         MPI_Comm comm;
+        if (i == number / 2)
+            half = resident();
         MPI_Comm_dup(MPI_COMM_WORLD, &comm);
         case_sum(comm, "dup", "D", 2 + i % 7, (uint64_t)i);
         if (i % 3 == 2)
@@ -87,6 +105,8 @@ static void create_and_free(void)
         else
             MPI_Comm_free(&comm);
     }
+    if (number >= 1000 && resident() > half + 512)
+        fail("memory grows with communicators that come and go");
     end();
 }
 

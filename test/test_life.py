@@ -32,7 +32,7 @@ def test_sessions():
     assert result.out.count("sessions: good") == 2, str(result)
 
 
-@pytest.mark.parametrize("ranks, number", [(2, 1000), (4, 50)])
+@pytest.mark.parametrize("ranks, number", [(2, 10000), (4, 50)])
 def test_communicators_come_and_go(ranks, number):
     result = life("openmpi", ranks, "create-and-free", number, limit=200)
     result.ran("gpu")
@@ -43,8 +43,15 @@ def test_communicators_come_and_go_under_mpich():
     life("mpich", 2, "create-and-free", 50, limit=100).ran("gpu")
 
 
+@pytest.mark.slow
+def test_communicators_come_and_go_for_long():
+    life("openmpi", 2, "create-and-free", 100000, limit=600).ran("gpu")
+
+
 def test_many_communicators_at_once():
-    life("openmpi", 2, "many-alive", 100, limit=100).ran("any")
+    """Two thousand need a larger arena; without it some stage."""
+    life("openmpi", 2, "many-alive", 2000, limit=100).ran("any")
+    life("openmpi", 2, "many-alive", 2000, limit=100, settings={"SHUNT_ARENA_SIZE": "96m"}).ran("gpu")
 
 
 @pytest.mark.parametrize("kinds", ["D", "DH", "DM"])
