@@ -26,7 +26,7 @@ script_tests = \
 	%reldir%/layers_fail.sh \
 	%reldir%/model.sh \
 	%reldir%/settings_doc.sh
-EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/tickets.pml
+EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/linger.pml doc/model/tickets.pml
 TESTS += $(script_tests)
 
 # Headers of the unit tests, whatever of these is built
@@ -151,7 +151,7 @@ endif
 mpi_test_programs = check_allreduce check_app check_comms check_ends check_errors check_float16 check_life check_memory \
 	check_threads check_user check_waits
 mpi_test_shared = case comms gpu refer sum
-process_tests = checker allreduce float16 memory faults life app clients
+process_tests = checker allreduce float16 memory faults life linger ll128 app clients
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(srcdir)/%reldir%/short_float.h
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
