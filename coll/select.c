@@ -182,7 +182,11 @@ static uint32_t line_blocks(uint64_t bytes, const struct shunt_layout *layout, u
     uint64_t units = SHUNT_LINE_UNITS(bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
     uint32_t warps = SHUNT_LINE_THREADS / 32, blocks = least((units + warps - 1) / warps, max_blocks);
 
-    return units <= room ? blocks : least(blocks, room / (SHUNT_LINE_LAP * warps));
+    if (units <= room)
+        return blocks;
+    uint32_t most = least(blocks, room / (SHUNT_LINE_LAP * warps));
+    /* So few warps do not fill the links, as two-shot does. */
+    return 2 * most >= blocks || shunt_conf->proto == PROTO_LL128 ? most : 0;
 }
 
 /* One-shot with flags in the payload, if the message and the links allow it. */
@@ -266,23 +270,30 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
     return NULL;
 }
 
-/* Of ZERO_COPY (everybody has opened everybody's receive buffer) and LINES (all links keep lines whole): what can be. */
-static uint32_t possible(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
+/* Has everybody opened everybody's receive buffer? */
+static bool all_opened(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
 {
-    uint32_t can = SHUNT_PLAN_ZERO_COPY | SHUNT_PLAN_LINES;
-
     for (int owner = 0; owner < n; owner++) {
         for (int user = 0; user < n; user++) {
-            const int *slots = select->slots;
-            if (user == owner)
-                continue;
-            if (!shunt_peer_opened(select->arena, slots[user], slots[owner], posts[owner]->recv.reg))
-                can &= ~(uint32_t)SHUNT_PLAN_ZERO_COPY;
-            if (!shunt_peer_whole_lines(select->arena, slots[user], slots[owner]))
-                can &= ~(uint32_t)SHUNT_PLAN_LINES;
+            if (user != owner &&
+                !shunt_peer_opened(select->arena, select->slots[user], select->slots[owner], posts[owner]->recv.reg))
+                return false;
         }
     }
-    return can;
+    return true;
+}
+
+/* Do all links keep lines whole? */
+static bool all_whole_lines(const struct shunt_select *select, int n)
+{
+    for (int owner = 0; owner < n; owner++) {
+        for (int user = 0; user < n; user++) {
+            if (user != owner &&
+                !shunt_peer_whole_lines(select->arena, select->slots[user], select->slots[owner]))
+                return false;
+        }
+    }
+    return true;
 }
 
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
@@ -304,7 +315,11 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         verdict->reason = SHUNT_REASON_SETTING;
         return false;
     }
-    uint32_t can = bytes > tuning(n).ll || shunt_conf->proto != PROTO_AUTO ? possible(select, posts, n) : 0;
+    bool lines = (bytes > tuning(n).ll || shunt_conf->proto != PROTO_AUTO) && all_whole_lines(select, n);
+    uint32_t can = lines ? SHUNT_PLAN_LINES : 0;
     shunt_select_shape(n, bytes, wanted, can, select->layout, max_blocks, verdict);
+    /* Asked only then: who has not opened a block is noted as missed, and is offered it again. */
+    if (verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot && all_opened(select, posts, n))
+        shunt_select_shape(n, bytes, wanted, can | SHUNT_PLAN_ZERO_COPY, select->layout, max_blocks, verdict);
     return true;
 }

@@ -154,15 +154,25 @@ void shunt_gpu_leave(struct shunt_gpu_scope *scope)
     SHUNT_CUDA(cuCtxPopCurrent_v2(&popped));
 }
 
-void shunt_gpu_after_legacy(struct shunt_gpu *gpu)
+/*
+ * While a blocking stream is being captured the legacy stream cannot be used, and trying to would spoil the capture. Then
+ * there is nothing on it that we could wait for either. To ask is harmless.
+ */
+static bool legacy_usable(void)
 {
     CUstreamCaptureStatus status;
 
-    /*
-     * While a blocking stream is being captured the legacy stream cannot be used, and trying to would spoil the capture.
-     * Then there is nothing on it that we could wait for either. To ask is harmless.
-     */
-    if (SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuStreamIsCapturing(CU_STREAM_LEGACY, &status)) != SHUNT_OK)
+    return SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuStreamIsCapturing(CU_STREAM_LEGACY, &status)) == SHUNT_OK;
+}
+
+bool shunt_gpu_legacy_idle(void)
+{
+    return legacy_usable() && shunt_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+}
+
+void shunt_gpu_after_legacy(struct shunt_gpu *gpu)
+{
+    if (!legacy_usable())
         return;
     if (SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuEventRecord(gpu->legacy, CU_STREAM_LEGACY)) == SHUNT_OK)
         SHUNT_CUDA(cuStreamWaitEvent(gpu->stream, gpu->legacy, 0));

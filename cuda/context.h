@@ -41,6 +41,9 @@ void shunt_gpu_leave(struct shunt_gpu_scope *scope);
 /* Let our stream wait for what the application has put on the legacy default stream; many codes rely on that order. */
 void shunt_gpu_after_legacy(struct shunt_gpu *gpu);
 
+/* Is there nothing on it, and on the streams that it waits for? Called between enter and leave. */
+bool shunt_gpu_legacy_idle(void);
+
 /* At Finalize. */
 void shunt_gpus_close(void);
 

@@ -119,7 +119,10 @@ static __device__ __forceinline__ gpu_vec gpu_ll_load(const gpu_vec *p)
     return gpu_vec{ { (uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32) } };
 }
 
-/* A word of mine that I have used: no order with anything but the peer's next write, which a kernel's end is before. */
+/*
+ * A word of mine that I have used: before the peer's next write to it, which comes after my done word of this operation;
+ * the fence in front of that (block_end) puts the two in order, in kernels that linger, too.
+ */
 static __device__ __forceinline__ void gpu_ll_clear(gpu_vec *p)
 {
     gpu_store_vec(p, gpu_vec{ { 0, 0, 0, 0 } });

@@ -5,8 +5,8 @@
  * Scratch of a rank (one allocation, mapped by its peers; `channel` is the number of the sending process on the node):
  *
  *   counters      [channel][block][signal]: ticket << 20 | chunk + 1
- *   verdict       whether the owner's last launch of a plan has gone on
- *   relay         the owner's last order to its lingering kernel
+ *   verdict       whether the owner's last launch has gone on, where its blocks decide together (start.cuh)
+ *   relay, gate   the owner's last order to its lingering kernel; whether that lingers (linger.cuh)
  *   LL words      [channel but the owner's][parity]: ll_bytes each
  *   LL128 lines   [channel but the owner's][parity]: line_bytes each
  *   rings         [channel but the owner's][area]: ring_bytes each, chunks `stride` apart
@@ -24,8 +24,9 @@
 #define SHUNT_KREFS  (6 * SHUNT_KRANKS) /* references of its plan */
 
 #define SHUNT_GRID            (SHUNT_PLAN_BLOCKS * SHUNT_PLAN_TEAMS) /* thread blocks of a kernel at most */
-#define SHUNT_SCRATCH_VERDICT 32768 /* a word of the owner's own, behind the counters: see plan.cuh */
+#define SHUNT_SCRATCH_VERDICT 32768 /* a word of the owner's own, behind the counters */
 #define SHUNT_SCRATCH_RELAY   (SHUNT_SCRATCH_VERDICT + 128) /* an order, on its way to all thread blocks */
+#define SHUNT_SCRATCH_GATE    (SHUNT_SCRATCH_RELAY + 128)   /* a word: does this kernel linger? */
 #define SHUNT_SCRATCH_DATA    65536
 #define SHUNT_CHUNK_BITS      20
 

@@ -211,15 +211,17 @@ static enum shunt_status start_ll(struct shunt_device *device, struct shunt_laun
             launch->turns |= shunt_peer_ll_turn(slot) << q;
     }
     args.op.turns = launch->turns;
-    unsigned threads = ll_threads(plan);
-    launch->lingered = shunt_linger_serve(device, launch, &args, threads, &launch->grid);
+    if (launch->launches == 0) {
+        launch->grid = plan->blocks;
+        launch->threads = ll_threads(plan);
+    }
+    launch->lingered = shunt_linger_serve(device, launch, &args);
     if (launch->lingered)
         return SHUNT_OK;
-    shunt_linger_args(&args.linger, launch->launches == 0);
-    launch->grid = plan->blocks;
-    enum shunt_status status = kernel_run(device->gpu, kernel, launch->grid, threads, &args);
+    shunt_linger_args(launch, &args.linger);
+    enum shunt_status status = kernel_run(device->gpu, kernel, launch->grid, launch->threads, &args);
     if (status == SHUNT_OK)
-        shunt_linger_launched(launch, &args, launch->grid, threads);
+        shunt_linger_launched(launch, &args);
     return status;
 }
 

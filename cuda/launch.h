@@ -22,7 +22,7 @@ struct shunt_launch {
     uint32_t launches;              /* how often it has been launched */
     bool lingered;                  /* instead of its first launch, a kernel that lingered got it */
     uint32_t turns;                 /* LL: bit q: the parity used with rank q */
-    uint32_t grid;                  /* thread blocks */
+    uint32_t grid, threads;         /* thread blocks, and threads of each: the same in all launches */
     uint32_t seen;                  /* thread blocks of this launch known to have answered */
     uint64_t skip[SHUNT_GRID / 64]; /* bit b: thread block b has done its part */
     bool aborted;

@@ -24,6 +24,7 @@ enum { AUTO, OFF }; /* words of SHUNT_LINGER; the third is "on" */
 #define MISSES      3     /* windows in vain, one after the other ... */
 #define REST        16    /* ... after which so many calls go without; the next time twice as many ... */
 #define REST_MAX    1024  /* ... up to so many */
+#define ORDERS      64    /* that a kernel gets at most: who waits for its end must not wait for the whole burst */
 #define LOST_LOOKS  4096  /* looks at a state that does not change, between two questions to the driver */
 
 static struct {
@@ -35,9 +36,9 @@ static struct {
     _Atomic bool alive;
     enum shunt_type type;
     enum shunt_op op;
-    bool managed;
     uint32_t n, me, blocks, threads;
     int slots[SHUNT_KRANKS];
+    uint32_t orders; /* that it has been given */
     uint32_t misses, next_rest;
 } linger;
 
@@ -152,12 +153,16 @@ static bool order_taken(struct shunt_device *device, bool quit)
     unsigned spins = 0;
 
     for (uint32_t looks = 1;; looks++) {
+        /*
+         * A kernel that has ended without a word, with its context or by a fault, will not say any more. Asked before
+         * the look, which then sees what one that has ended in order said last.
+         */
+        bool ended = looks % LOST_LOOKS == 0 && stream_ended(device);
         uint64_t state = atomic_load_explicit(linger.state, memory_order_acquire);
-        if (state == SHUNT_LINGER_STATE(state >> 32, linger.generation, SHUNT_LINGER_ALIVE) && !quit)
+        if (state == SHUNT_LINGER_STATE(state >> 32, linger.generation, SHUNT_LINGER_ALIVE) && !quit && !ended)
             return true;
         bool gone = state == SHUNT_LINGER_STATE(state >> 32, linger.generation, SHUNT_LINGER_GONE);
-        /* A kernel that has ended without a word, with its context or by a fault, will not say any more. */
-        if (gone || (looks % LOST_LOOKS == 0 && stream_ended(device))) {
+        if (gone || ended) {
             atomic_store_explicit(&linger.alive, false, memory_order_relaxed);
             return gone && state >> 32 == linger.sequence;
         }
@@ -165,19 +170,16 @@ static bool order_taken(struct shunt_device *device, bool quit)
     }
 }
 
-static void quit(struct shunt_device *device)
+void shunt_linger_quit(struct shunt_device *device)
 {
     struct shunt_order order = { .kind = SHUNT_ORDER_QUIT };
 
+    if (!shunt_linger_maybe())
+        return;
     give_order(&order);
     order_taken(device, true);
-    missed();
-}
-
-void shunt_linger_quit(struct shunt_device *device)
-{
-    if (shunt_linger_maybe())
-        quit(device);
+    if (linger.orders < ORDERS)
+        missed();
 }
 
 /* A grid that suits: many blocks that idle cost more than a launch saves. One that goes round must be that of all. */
@@ -190,42 +192,46 @@ static bool grid_suits(const struct shunt_ll_args *args, const struct shunt_plan
 }
 
 /* The same kernel for the same ranks. */
-static bool suits(const struct shunt_ll_args *args, const struct shunt_launch *launch, unsigned threads)
+static bool suits(const struct shunt_ll_args *args, const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
 
-    return launch->launches == 0 && launch->legacy_idle && launch->type == linger.type && launch->op == linger.op &&
-           launch->managed == linger.managed && plan->n == linger.n && plan->me == linger.me &&
+    return launch->launches == 0 && launch->legacy_idle && !launch->managed && launch->type == linger.type &&
+           launch->op == linger.op && plan->n == linger.n && plan->me == linger.me &&
            memcmp(launch->slots, linger.slots, plan->n * sizeof *linger.slots) == 0 &&
-           grid_suits(args, plan, threads);
+           grid_suits(args, plan, launch->threads);
 }
 
-bool shunt_linger_serve(struct shunt_device *device, const struct shunt_launch *launch, const struct shunt_ll_args *args,
-                        unsigned threads, uint32_t *blocks)
+bool shunt_linger_serve(struct shunt_device *device, struct shunt_launch *launch, const struct shunt_ll_args *args)
 {
     if (!shunt_linger_maybe())
         return false;
-    uint32_t window = suits(args, launch, threads) ? window_ns() : 0;
+    uint32_t window = linger.orders < ORDERS && suits(args, launch) ? window_ns() : 0;
     if (window == 0) {
-        quit(device);
+        shunt_linger_quit(device);
         return false;
     }
     struct shunt_order order = { .op = args->op, .window_ns = window, .kind = SHUNT_ORDER_RUN };
     give_order(&order);
+    linger.orders++;
     if (!order_taken(device, false)) {
         missed();
         return false;
     }
     linger.misses = 0;
     linger.next_rest = REST;
-    *blocks = linger.blocks;
+    launch->grid = linger.blocks;
+    launch->threads = linger.threads;
     return true;
 }
 
 /* ---- launches ---- */
 
-void shunt_linger_args(struct shunt_linger_args *args, bool first_launch)
+void shunt_linger_args(const struct shunt_launch *launch, struct shunt_linger_args *args)
 {
+    /* The CPU may have no access to managed memory while any kernel runs (concurrentManagedAccess). */
+    bool may = launch->launches == 0 && !launch->managed;
+
     /* One number is left out: the kernel before may have told its blocks to leave under the next one. */
     linger.sequence++;
     linger.generation = (linger.generation + 1) & 0x3fffffff;
@@ -234,24 +240,23 @@ void shunt_linger_args(struct shunt_linger_args *args, bool first_launch)
         .state = (uint64_t *)linger.state,
         .generation = linger.generation,
         .sequence = linger.sequence,
-        .window_ns = first_launch ? window_ns() : 0,
+        .window_ns = may ? window_ns() : 0,
     };
     atomic_store_explicit(linger.state, SHUNT_LINGER_STATE(linger.sequence, linger.generation, SHUNT_LINGER_ALIVE),
                           memory_order_release);
 }
 
-void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt_ll_args *args, unsigned blocks,
-                           unsigned threads)
+void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt_ll_args *args)
 {
     if (args->linger.window_ns == 0)
         return;
+    linger.orders = 0;
     linger.type = launch->type;
     linger.op = launch->op;
-    linger.managed = launch->managed;
     linger.n = launch->plan->n;
     linger.me = launch->plan->me;
-    linger.blocks = blocks;
-    linger.threads = threads;
+    linger.blocks = launch->grid;
+    linger.threads = launch->threads;
     memcpy(linger.slots, launch->slots, linger.n * sizeof *linger.slots);
     atomic_store_explicit(&linger.alive, true, memory_order_relaxed);
 }

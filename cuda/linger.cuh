@@ -7,14 +7,16 @@
  * leave, when the host says so or nothing has come for the window. It announces that and then looks once more, as the
  * host writes its order and then looks whether the kernel is leaving: so one of the two sees the other (cuda/linger.c).
  *
+ * Block 0 may not have found room on the GPU yet, and may only find it when others leave. So a block that has heard
+ * nothing for long closes the gate, unless block 0 has been there and opened it: the first of the two decides.
+ *
  * A block that could not end its operation (its peers are late, or dead) says so and waits here like all others: the host
  * makes the kernel quit and launches the operation again.
  */
 #ifndef SHUNT_CUDA_LINGER_CUH
 #define SHUNT_CUDA_LINGER_CUH
 
-#include <gpu.cuh>
-#include "kargs.h"
+#include "start.cuh"
 
 static_assert(sizeof(shunt_order) == 12 * SHUNT_ORDER_WORDS, "an order is the data of its words");
 
@@ -72,11 +74,22 @@ static __device__ bool linger_leaves(const shunt_ll_args &a, uint32_t sequence, 
     return true;
 }
 
+/* Called by a whole warp: is the gate open? `opens`: what it is to be if nobody has said so yet. */
+static __device__ __forceinline__ bool linger_gate(const shunt_ll_args &a, bool opens)
+{
+    bool open = false;
+
+    if (threadIdx.x % 32 == 0)
+        open = first_says(a.scratch[a.head.me] + SHUNT_SCRATCH_GATE,
+                          (uint64_t)a.linger.generation << 32 | a.linger.sequence, opens);
+    return __any_sync(~0u, open);
+}
+
 /* Warp 0 of block 0: the next order, QUIT if there is none. */
 static __device__ void linger_await(const shunt_ll_args &a, uint32_t sequence, uint32_t window_ns, shunt_order *order)
 {
     const uint64_t end = gpu_clock_ns() + window_ns;
-    bool leaves = false;
+    bool leaves = gridDim.x > 1 && !linger_gate(a, true);
 
     while (!leaves && !order_read(a.linger.order, sequence, order)) {
         /* One answer for the warp, whose clocks differ. */
@@ -96,14 +109,32 @@ static __device__ void linger_await(const shunt_ll_args &a, uint32_t sequence, u
         linger_say(a, leaves ? sequence - 1 : sequence, SHUNT_LINGER_GONE);
 }
 
+/* Warp 0 of another block: the order that block 0 has passed on, or QUIT if block 0 has not come for long. */
+static __device__ void linger_follow(const shunt_ll_args &a, uint32_t sequence, uint32_t window_ns, shunt_order *order)
+{
+    const uint64_t end = gpu_clock_ns() + 4 * window_ns;
+    bool open = false;
+
+    while (!order_read(a.scratch[a.head.me] + SHUNT_SCRATCH_RELAY, sequence, order)) {
+        if (!open && __any_sync(~0u, gpu_clock_ns() > end)) {
+            open = linger_gate(a, false);
+            if (!open) {
+                if (threadIdx.x == 0)
+                    order->kind = SHUNT_ORDER_QUIT;
+                return;
+            }
+        }
+        gpu_spin();
+    }
+}
+
 /* All threads of a block: wait for the order after `sequence`. False: leave. */
 static __device__ bool linger_next(const shunt_ll_args &a, uint32_t sequence, uint32_t window_ns, shunt_order *order)
 {
     if (threadIdx.x < 32 && blockIdx.x == 0) {
         linger_await(a, sequence, window_ns, order);
     } else if (threadIdx.x < 32) {
-        while (!order_read(a.scratch[a.head.me] + SHUNT_SCRATCH_RELAY, sequence, order))
-            gpu_spin();
+        linger_follow(a, sequence, window_ns, order);
     }
     __syncthreads();
     return order->kind == SHUNT_ORDER_RUN;

@@ -27,18 +27,16 @@ void shunt_linger_return(void);
 bool shunt_linger_maybe(void);
 
 /* What a kernel about to be launched has to know, and for how long it lingers: 0 if it should not. */
-void shunt_linger_args(struct shunt_linger_args *args, bool first_launch);
+void shunt_linger_args(const struct shunt_launch *launch, struct shunt_linger_args *args);
 
 /* It has been launched with these. */
-void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt_ll_args *args, unsigned blocks,
-                           unsigned threads);
+void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt_ll_args *args);
 
 /*
- * Let the kernel that lingers do this operation, if there is one that can: then *blocks is its grid. Else there is none
- * when this returns, and the operation has to be launched.
+ * Let the kernel that lingers do this operation, if there is one that can: then the launch has its grid. Else there is
+ * none when this returns, and the operation has to be launched.
  */
-bool shunt_linger_serve(struct shunt_device *device, const struct shunt_launch *launch, const struct shunt_ll_args *args,
-                        unsigned threads, uint32_t *blocks);
+bool shunt_linger_serve(struct shunt_device *device, struct shunt_launch *launch, const struct shunt_ll_args *args);
 
 /* Make the kernel that lingers, if any, leave, and wait until it does. */
 void shunt_linger_quit(struct shunt_device *device);

@@ -173,7 +173,7 @@ bool shunt_device_order(struct shunt_device *device, bool *idle)
 
     if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return false;
-    *idle = shunt_linger_maybe() && shunt_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
+    *idle = shunt_linger_maybe() && shunt_gpu_legacy_idle();
     if (!*idle)
         shunt_gpu_after_legacy(device->gpu);
     shunt_gpu_leave(&scope);

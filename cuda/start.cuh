@@ -52,6 +52,19 @@ struct patience {
     }
 };
 
+/* The bit that the first thread of this GPU has said for `key`, which never comes again; `word` is the GPU's own. */
+static __device__ __forceinline__ bool first_says(void *word, uint64_t key, bool bit)
+{
+    uint64_t mine = key << 1 | bit;
+    uint64_t before = gpu_load_user((uint64_t *)word), found = before; /* nothing hangs on its order */
+
+    if (before >> 1 != key) {
+        found = gpu_cas_gpu((uint64_t *)word, before, mine);
+        found = found == before ? mine : found;
+    }
+    return found & 1;
+}
+
 /*
  * Does this launch of an operation go on? One answer for all its thread blocks, by the first whose first wait is over:
  * yes if what it waited for has come, no if it is late. Would each decide for itself, one that has left could come back
@@ -62,16 +75,8 @@ static __device__ bool launch_goes(char *scratch, uint64_t ticket, uint32_t laun
 {
     __shared__ bool go;
 
-    if (threadIdx.x == 0) {
-        uint64_t *word = (uint64_t *)(scratch + SHUNT_SCRATCH_VERDICT);
-        uint64_t this_launch = ticket << 7 | (launch & 127), mine = this_launch << 1 | come;
-        uint64_t before = gpu_load_user(word), found = before; /* past the L1 cache; nothing hangs on its order */
-        if (before >> 1 != this_launch) {
-            found = gpu_cas_gpu(word, before, mine);
-            found = found == before ? mine : found;
-        }
-        go = found & 1;
-    }
+    if (threadIdx.x == 0)
+        go = first_says(scratch + SHUNT_SCRATCH_VERDICT, ticket << 7 | (launch & 127), come);
     __syncthreads();
     return go;
 }

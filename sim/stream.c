@@ -254,6 +254,11 @@ CUresult cuStreamQuery(CUstream stream)
         return result;
     if (s->capture)
         return sim_capture_break(s->capture);
+    CUgraph spoilt = s == s->ctx->legacy ? sim_capture_of_blocking(s->ctx) : NULL;
+    if (spoilt) {
+        sim_capture_break(spoilt);
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    }
     struct sim_queue *q = sim_queue_of(s);
     if (atomic_load(&q->completed) < atomic_load(&q->submitted)) {
         result = sim_error(s->ctx);

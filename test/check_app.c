@@ -426,10 +426,46 @@ static void bursts(void)
     MPI_Comm_free(&comms[1]);
 }
 
+/* One thread of rank 0 frees device memory while the ranks call without a pause until it is through. */
+static void *free_in_thread(void *context)
+{
+    for (int i = 0; i < 3; i++) {
+        void *memory;
+        CHECK(cudaMalloc(&memory, 1 << 20));
+        usleep(2000);
+        CHECK(cudaFree(memory));
+    }
+    atomic_store((atomic_int *)context, 1);
+    return NULL;
+}
+
+static void burst_and_free(void)
+{
+    struct sum sum;
+    atomic_int through = 0;
+    pthread_t thread;
+
+    sum_make(&sum, 'D', SUM_SMALL);
+    sum_fill(&sum);
+    if (sum_rank == 0)
+        pthread_create(&thread, NULL, free_in_thread, &through);
+    for (int go = 1; go;) {
+        for (int i = 0; i < 20; i++)
+            sum_call(&sum, MPI_COMM_WORLD);
+        go = !atomic_load(&through);
+        MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    if (sum_rank == 0)
+        pthread_join(thread, NULL);
+    sum_check(&sum);
+    sum_free(&sum);
+}
+
 int main(int argc, char **argv)
 {
     static const struct sum_mode modes[] = {
         {"bursts", bursts},
+        {"burst-and-free", burst_and_free},
         {"unsynchronized", unsynchronized},
         {"captures", captures},
         {"contexts", contexts},

@@ -36,3 +36,20 @@ def test_some_linger(family):
     blocks = [Block(1, words, settings={**SLOW, "SHUNT_LINGER": how}) for how in ("on", "off", "auto")[:2 if family == "mpich" else 3]]
     result = mpirun(family, blocks=blocks).ran("gpu")
     assert result.stats.lingered > 0, str(result)
+
+
+def test_more_blocks_than_have_room():
+    """Those that have nothing to do leave, so that the others, block 0 perhaps, find room."""
+    mpirun("openmpi", 2, "check_app", "bursts",
+           settings={"SHUNT_LINGER": "on", "SHUNT_SIM_RESIDENT": "3", "SHUNT_PROTO": "ll"}, limit=100).ran("gpu")
+
+
+def test_captures_behind_a_burst(family):
+    """The legacy stream is left alone while a blocking stream is captured, also by who asks whether it is idle."""
+    result = mpirun(family, 2, "check_app", "bursts", "captures", settings={**SLOW, "SHUNT_LINGER": "on"}).ran("any")
+    assert result.stats.lingered > 0, str(result)
+
+
+def test_others_get_the_gpu_in_a_burst():
+    """A thread that waits for the GPU in cudaFree while another goes on calling."""
+    mpirun("openmpi", 2, "check_app", "burst-and-free", settings={**SLOW, "SHUNT_LINGER": "on"}).ran("gpu")
