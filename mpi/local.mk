@@ -14,6 +14,8 @@ mpi_sources += \
 	%reldir%/host_mpi.h \
 	%reldir%/idup.c \
 	%reldir%/idup.h \
+	%reldir%/image.c \
+	%reldir%/image.h \
 	%reldir%/key.c \
 	%reldir%/key.h \
 	%reldir%/life.c \
