@@ -20,7 +20,7 @@
 #define SHUNT_BOARD_RANKS 16   /* members of a board that can arrive on device memory (flat arrival) */
 #define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
 #define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
-#define SHUNT_STATS_BYTES 4096 /* of each process, readable by all: its layout belongs to base/stats.c */
+#define SHUNT_STATS_BYTES 5120 /* of each process, readable by all: its layout belongs to base/stats.c */
 
 struct shunt_arena; /* this process's view of the node's shared memory */
 struct shunt_board; /* this process's view of one communicator's board */

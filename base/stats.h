@@ -13,7 +13,8 @@
  *     shunt [HOST]   allreduce: 12 staged: a rank passed host memory
  *     shunt [HOST]   allreduce: 150 without a launch
  *
- * Lines of zero calls are left out; "no collective was called" stands for a table without lines. Calls and bytes are
+ * Of collectives without device algorithms only the staged calls are counted, not those on host memory. Lines of zero calls
+ * are left out; "no collective was called" stands for a table without lines. Calls and bytes are
  * sums over the processes. Without an arena the brackets hold HOST:PID and the rank, as in log.h, and the first line
  * says "statistics of 1 process:".
  */
@@ -26,7 +27,7 @@
 
 struct shunt_arena;
 
-enum { SHUNT_STATS_COLLS = 8 }; /* collectives that can be counted */
+enum { SHUNT_STATS_COLLS = 12 }; /* collectives that can be counted */
 
 /* Where a call ran. GPU paths are counted per algorithm (enum shunt_algo_id of coll/algos.def). */
 enum shunt_path {

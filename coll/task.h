@@ -9,8 +9,18 @@
 #include "cuda/gpu.h"
 #include "cuda/types.h"
 
-/* COLL(id, word): the collectives that have device algorithms */
-#define SHUNT_COLLS(X) X(ALLREDUCE, allreduce)
+/* COLL(id, word): the collectives that take device memory; algos.def says which have device algorithms */
+#define SHUNT_COLLS(X)                                                                             \
+    X(ALLREDUCE, allreduce)                                                                        \
+    X(BCAST, bcast)                                                                                \
+    X(REDUCE, reduce)                                                                              \
+    X(SCAN, scan)                                                                                  \
+    X(EXSCAN, exscan)                                                                              \
+    X(REDUCE_SCATTER_BLOCK, reduce_scatter_block)                                                  \
+    X(GATHER, gather)                                                                              \
+    X(SCATTER, scatter)                                                                            \
+    X(ALLGATHER, allgather)                                                                        \
+    X(ALLTOALL, alltoall)
 
 enum shunt_coll {
 #define X(id, word) SHUNT_COLL_##id,

@@ -28,10 +28,18 @@ struct shunt_call {
     MPI_Datatype datatype;
     MPI_Op op;
     MPI_Comm comm;          /* the (parent) communicator */
-    int tag;                /* Comm_create_group, Intercomm_create */
-    int n_requests;         /* completion calls: 1 or the array's length */
+    union {
+        struct {
+            int tag;        /* Comm_create_group, Intercomm_create */
+            int n_requests; /* completion calls: 1 or the array's length */
+        };
+        MPI_Count recvcount; /* class stage, of calls with two counts; `count` is the other */
+    };
     MPI_Request *requests;  /* completion calls: in and out; creation of a request: where the host writes it */
-    MPI_Comm *newcomm;      /* creation calls: where the host writes it; Comm_free, Comm_disconnect: what ends */
+    union {
+        MPI_Comm *newcomm;     /* creation calls: where the host writes it; Comm_free, Comm_disconnect: what ends */
+        MPI_Datatype recvtype; /* class stage, as recvcount */
+    };
 };
 _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call becomes slow");
 
@@ -42,6 +50,8 @@ _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call be
  *   depth   only counts the depth (calls that call covered ones inside themselves: I/O, windows ...)
  *   coll    a collective that we do not take: shunt_hook_coll before
  *   take    a collective that we take: shunt_hook_take before; answers true if the call is done
+ *   stage   a collective that takes device buffers by way of host memory: shunt_hook_stage_before, which may put other
+ *           buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
  *   free    ends a communicator: shunt_hook_free before
  *   done    completes requests: shunt_hook_done_before, shunt_hook_done_after (only while shunt_requests_tracked > 0)
@@ -50,6 +60,8 @@ _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call be
  */
 void shunt_hook_coll(const struct shunt_call *call);
 bool shunt_hook_take(const struct shunt_call *call, int *rc);
+bool shunt_hook_stage_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
 void shunt_hook_comm_before(struct shunt_call *call);
 void shunt_hook_comm_after(struct shunt_call *call, int rc);
 void shunt_hook_free(const struct shunt_call *call);

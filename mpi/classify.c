@@ -89,6 +89,16 @@ void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operan
         operands->reason = SHUNT_REASON_MIXED_BUFFERS;
 }
 
+bool shunt_classify_device(const void *buffer, int64_t count, MPI_Datatype datatype)
+{
+    MPI_Aint first = 0;
+
+    if (count <= 0 || (!shunt_types_find(datatype) && !find_first(datatype, &first)))
+        return false;
+    struct shunt_mem mem = find_memory(buffer, first);
+    return !is_host(&mem);
+}
+
 bool shunt_classify_plain(const struct shunt_call *call)
 {
     const void *send = call->sendbuf == MPI_IN_PLACE ? call->recvbuf : call->sendbuf;

@@ -20,6 +20,9 @@ struct shunt_operands {
  */
 void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operands *operands);
 
+/* Must the host MPI not touch these elements of a buffer? With the same exceptions, but the sentinels are the caller's. */
+bool shunt_classify_device(const void *buffer, int64_t count, MPI_Datatype datatype);
+
 /* The quick answer for most reductions on host memory: true if no buffer needs a closer look. */
 bool shunt_classify_plain(const struct shunt_call *call);
 

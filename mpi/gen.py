@@ -61,7 +61,7 @@ def read_calls(path):
         args = [] if args == "-" else [read_arg(a, kinds) for a in args.split(",")]
         for form, full, call_id, form_args in expand(name, forms, args, kinds):
             for large in (False, True) if form != "x+" and any(a.large for a in args) else (False,):
-                yield Call(full + "_c" * large, call_id, "coll" if cls == "take" and form != "b" else cls,
+                yield Call(full + "_c" * large, call_id, "coll" if cls in ("take", "stage") and form != "b" else cls,
                            form_args, large, large or "+" in form, -1 if cls == "host" else slot)
                 slot += 0 if cls == "host" else 2
 
@@ -77,10 +77,16 @@ def declare(call, older=False):
 
 
 def fields(call):
-    text = [a.field for a in call.args if a.field]
+    text = [a.field for a in call.args if a.field and (call.cls == "stage" or a.kind not in ("rcount", "rtype"))]
     if call.cls == "done" and not any(a.kind == "nreq" for a in call.args):
         text.append(".n_requests = 1")
     return "".join(", " + t for t in text)
+
+
+def host_args(call):
+    """What the host's function is called with: of class stage, the buffers that the hook has put into `call`."""
+    buffers = {"cbuf": "call.sendbuf", "buf": "call.recvbuf"} if call.cls == "stage" else {}
+    return ", ".join(buffers.get(a.kind, a.name) for a in call.args)
 
 
 def write_slots(calls):
@@ -112,7 +118,7 @@ def write_shims(calls, functions, template):
              for i, s in enumerate(symbols(call))]
     for call, slot, symbol in shims:
         values = {"SYMBOL": symbol, "PARAMS": declare(call), "ARGS": ", ".join(a.name for a in call.args),
-                  "SLOT": str(slot), "ID": call.id, "FIELDS": fields(call), "CLASS": call.cls}
+                  "HOST_ARGS": host_args(call), "SLOT": str(slot), "ID": call.id, "FIELDS": fields(call), "CLASS": call.cls}
         print(re.sub(r"@(\w+)@", lambda m: values[m[1]], template))
     print("const struct shunt_shim shunt_shims[] = {\n" +
           "".join(f"    {{{slot}, (void *)shim_{symbol}}},\n" for _, slot, symbol in shims) + "    {-1, 0},\n};\n")

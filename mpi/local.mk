@@ -6,6 +6,7 @@ mpi_sources += \
 	%reldir%/call.h \
 	%reldir%/classify.c \
 	%reldir%/classify.h \
+	%reldir%/collective.c \
 	%reldir%/comm.c \
 	%reldir%/comm.h \
 	%reldir%/engine.c \

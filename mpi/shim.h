@@ -73,6 +73,8 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_coll(call, rc, kept)   ((void)(kept))
 #define BEFORE_take(call, rc, kept)  ((void)(kept), shunt_hook_take(call, rc))
 #define AFTER_take(call, rc, kept)   ((void)(kept))
+#define BEFORE_stage(call, rc, kept) shunt_hook_stage_before(call, rc, kept)
+#define AFTER_stage(call, rc, kept)  ((kept) ? (void)((rc) = shunt_hook_stage_after(call, kept, rc)) : (void)0)
 #define BEFORE_comm(call, rc, kept)  ((void)(kept), shunt_hook_comm_before(call), false)
 #define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
