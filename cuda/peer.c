@@ -405,7 +405,8 @@ void shunt_peers_close(void)
 
     pthread_mutex_lock(&self.lock);
     /* Quietly: the application may have reset the device. */
-    if (self.state == READY && self.device.gpu->id == self.device.context && shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
+    if (self.state == READY && self.device.gpu->id == self.device.context &&
+        shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
         shunt_linger_quit(&self.device);
         shunt_registry_close_all(true);
         for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++)

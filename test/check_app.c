@@ -42,17 +42,7 @@
     CALL(cuCtxPopCurrent_v2, (void **))                                         \
     CALL(cuDevicePrimaryCtxGetState, (int, unsigned *, int *))
 
-#define DECLARE(name, arguments) static int(*name) arguments;
-CALLS(DECLARE)
-#define CHECK(call) sum_check_call(call, #call)
-
-static void find_calls(void)
-{
-#define FIND(name, arguments) *(void **)&name = gpu_function(#name);
-    CALLS(FIND)
-}
-
-enum { NON_BLOCKING = 1, TO_HOST = 2 };
+SUM_CALLS(CALLS)
 
 /* ---- work that nobody has waited for, before and after the call ---- */
 

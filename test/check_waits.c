@@ -35,17 +35,7 @@
     CALL(cuModuleGetFunction, (void **, void *, const char *))          \
     CALL(cuFuncLoad, (void *))
 
-#define DECLARE(name, arguments) static int(*name) arguments;
-CALLS(DECLARE)
-#define CHECK(call) sum_check_call(call, #call)
-
-static void find_calls(void)
-{
-#define FIND(name, arguments) *(void **)&name = gpu_function(#name);
-    CALLS(FIND)
-}
-
-enum { NON_BLOCKING = 1, TO_HOST = 2 };
+SUM_CALLS(CALLS)
 
 static const char *kernel_name;
 static MPI_Comm apart; /* for what the threads beside tell each other */

@@ -10,6 +10,21 @@
 
 #include "test/gpu.h"
 
+/*
+ * CUDA's functions for a program whose list CALLS(X) has X(name, (arguments)) for each: SUM_CALLS declares them, and
+ * find_calls, which sum_main calls first, finds them. CHECK(call): ends the program with a line if it has failed.
+ */
+#define SUM_DECLARE(name, arguments) static int(*name) arguments;
+#define SUM_FIND(name, arguments)    *(void **)&name = gpu_function(#name);
+#define SUM_CALLS(calls)                                                                           \
+    calls(SUM_DECLARE) static void find_calls(void)                                                \
+    {                                                                                              \
+        calls(SUM_FIND)                                                                            \
+    }
+#define CHECK(call) sum_check_call(call, #call)
+
+enum { NON_BLOCKING = 1, TO_HOST = 2 }; /* of cudaStreamCreateWithFlags; of cudaMemcpyAsync */
+
 enum { SUM_SMALL = 100, SUM_LARGE = 100000 }; /* elements: one for each kind of algorithm */
 
 struct sum {

@@ -98,6 +98,13 @@ void ask_exporter(int other);
 void ask_importer(int other);
 void ask_fork_child(void);
 
+/* Between the two; the program ends if the other has. meet: both come here before either goes on. */
+void send_all(int other, const void *data, size_t bytes);
+void receive_all(int other, void *data, size_t bytes);
+void meet(int other);
+void send_descriptor(int other, int descriptor);
+int receive_descriptor(int other); /* -1: none came */
+
 /* The same for `driver peers`, with two GPUs. */
 void ask_pieces(void);
 void ask_owner(int other);

@@ -7,7 +7,6 @@
 #include "conformance.h"
 
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { BYTES = 64 << 20 };
@@ -106,56 +105,6 @@ void ask_pieces(void)
 }
 
 /* ---- two processes ---- */
-
-static void send_all(int other, const void *data, size_t bytes)
-{
-    if (write(other, data, bytes) != (ssize_t)bytes)
-        need(CUDA_ERROR_UNKNOWN, "the other process");
-}
-
-static void receive_all(int other, void *data, size_t bytes)
-{
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = read(other, (char *)data + done, bytes - done);
-        if (n <= 0)
-            _exit(1);
-        done += (size_t)n;
-    }
-}
-
-static void meet(int other)
-{
-    char byte = 0;
-    send_all(other, &byte, 1);
-    receive_all(other, &byte, 1);
-}
-
-static void send_descriptor(int other, int descriptor)
-{
-    char room[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
-    if (sendmsg(other, &message, 0) != 1)
-        need(CUDA_ERROR_UNKNOWN, "sendmsg");
-}
-
-static int receive_descriptor(int other)
-{
-    char room[CMSG_SPACE(sizeof(int))], byte;
-    struct iovec data = {&byte, 1};
-    struct msghdr message = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-    int descriptor = -1;
-    if (recvmsg(other, &message, 0) == 1 && CMSG_FIRSTHDR(&message))
-        memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
-    return descriptor;
-}
 
 static size_t free_bytes(void)
 {

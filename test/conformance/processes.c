@@ -20,13 +20,13 @@ struct offer {
     size_t mapping;
 };
 
-static void send_all(int other, const void *data, size_t bytes)
+void send_all(int other, const void *data, size_t bytes)
 {
     if (write(other, data, bytes) != (ssize_t)bytes)
         need(CUDA_ERROR_UNKNOWN, "the other process");
 }
 
-static void receive_all(int other, void *data, size_t bytes)
+void receive_all(int other, void *data, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
         ssize_t n = read(other, (char *)data + done, bytes - done);
@@ -36,15 +36,14 @@ static void receive_all(int other, void *data, size_t bytes)
     }
 }
 
-/* Both come here before either goes on */
-static void meet(int other)
+void meet(int other)
 {
     char byte = 0;
     send_all(other, &byte, 1);
     receive_all(other, &byte, 1);
 }
 
-static void send_descriptor(int other, int descriptor)
+void send_descriptor(int other, int descriptor)
 {
     char room[CMSG_SPACE(sizeof(int))] = {0}, byte = 0;
     struct iovec data = {&byte, 1};
@@ -59,7 +58,7 @@ static void send_descriptor(int other, int descriptor)
         need(CUDA_ERROR_UNKNOWN, "sendmsg");
 }
 
-static int receive_descriptor(int other)
+int receive_descriptor(int other)
 {
     char room[CMSG_SPACE(sizeof(int))], byte;
     struct iovec data = {&byte, 1};
