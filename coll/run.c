@@ -133,7 +133,8 @@ static void launch(struct shunt_arena *arena, struct shunt_device *device, struc
 {
     enum shunt_status status = shunt_launch_start(device, &op->launch);
 
-    op->state = LAUNCHED;
+    /* Relaxed: the owner, who reads it without the lock, then looks for nothing else. */
+    __atomic_store_n(&op->state, LAUNCHED, __ATOMIC_RELAXED);
     process.running = op;
     if (status != SHUNT_OK) {
         shunt_peer_fail(arena, op->launch.ticket);

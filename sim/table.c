@@ -16,8 +16,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FIRST_ADDRESS 0x200000000000ull
-#define LAST_ADDRESS  0x500000000000ull
+/* The thread sanitizer leaves programs few addresses, and refuses all mappings elsewhere. */
+extern void __tsan_init(void) __attribute__((weak));
+
+#define FIRST_ADDRESS (__tsan_init ? 0x558000000000ull : 0x200000000000ull)
+#define LAST_ADDRESS  (__tsan_init ? 0x568000000000ull : 0x500000000000ull)
+#define START_BITS    (__tsan_init ? 5 : 10) /* of the process's number, 16 GiB each */
 
 struct range {
     CUdeviceptr address;
@@ -104,7 +108,7 @@ static CUdeviceptr find_gap(CUdeviceptr next, size_t bytes, size_t align, bool e
 
 CUdeviceptr sim_reserve(size_t bytes, size_t align, CUdeviceptr want)
 {
-    CUdeviceptr start = FIRST_ADDRESS + ((CUdeviceptr)(getpid() & 1023) << 34), at = 0;
+    CUdeviceptr start = FIRST_ADDRESS + ((CUdeviceptr)(getpid() & ((1 << START_BITS) - 1)) << 34), at = 0;
     size_t index;
     if (bytes > LAST_ADDRESS - FIRST_ADDRESS)
         return 0;

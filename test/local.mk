@@ -211,3 +211,10 @@ EXTRA_DIST += %reldir%/test_front.py $(front_test_programs:%=%reldir%/front/%)
 
 # Run by hand: what shunt costs on host memory
 EXTRA_DIST += %reldir%/cost.c %reldir%/cost.sh
+
+# Run by hand: threads under the thread sanitizer
+EXTRA_DIST += %reldir%/tsan.sh
+tsan: stage
+	srcdir='$(abs_top_srcdir)' builddir='$(abs_top_builddir)' MPICC='$(OPENMPI_MPICC)' MPIRUN='$(OPENMPI_MPIRUN)' \
+		$(SHELL) $(srcdir)/%reldir%/tsan.sh $(TSANFLAGS)
+.PHONY: tsan

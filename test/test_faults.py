@@ -2,7 +2,7 @@
 """What goes wrong around shunt: right results all the same, and the reason in words."""
 import pytest
 
-from harness import REAL_GPUS, Block, mpirun
+from harness import REAL_GPUS, Block, may_unshare, mpirun, program_path
 
 SMALL = ["--count", "1,17,5000", "--place", "in,out", "--type", "FLOAT,INT"]
 
@@ -58,6 +58,24 @@ def test_little_shared_memory(options):
     """No room for the arena: the host path with its reason, no signal. The host MPI has its files elsewhere."""
     check("openmpi", 2, *SMALL, shm=options, settings={"OMPI_MCA_btl_vader_backing_directory": "/tmp"}).ran(
         "staged", reason="no shared memory between the ranks of this node")
+
+
+@pytest.mark.skipif(not may_unshare(), reason="needs the right to make namespaces")
+@pytest.mark.parametrize("apart", ["shm", "pid", "ipc", "uts"])
+def test_ranks_in_containers_of_their_own(apart):
+    """What each rank has for itself: a /dev/shm (then there is no common arena, and each finds itself alone),
+    process numbers (each is 1), System V's memory, a host name."""
+    own = {"shm": ["-m", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh"],
+           "pid": ["--pid", "--fork", "--mount-proc"], "ipc": ["--ipc"],
+           "uts": ["--uts", "sh", "-c", 'hostname "box$OMPI_COMM_WORLD_RANK" && exec "$@"', "sh"]}[apart]
+    words = ["/usr/bin/unshare", *own, program_path("openmpi", "check_allreduce"), *SMALL, "--comm", "world,dup"]
+    result = mpirun("openmpi", blocks=[Block(2, words)],
+                    settings={"OMPI_MCA_btl": "self,tcp"})
+    if apart == "shm":
+        result.ran("staged", reason="a rank of the communicator runs without shunt or on another node")
+    else:
+        result.ran("gpu" if apart in ("ipc", "uts") else "any")
+    assert result.seconds < 30, str(result)
 
 
 @pytest.mark.parametrize("kinds", ["D", "DM", "HD"])
