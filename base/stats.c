@@ -25,6 +25,9 @@ struct counters {
     } path[SHUNT_STATS_COLLS][SHUNT_NPATHS];
     uint64_t reason[SHUNT_STATS_COLLS][SHUNT_NREASONS];
     uint64_t lingered[SHUNT_STATS_COLLS];
+    struct {
+        uint64_t calls, bytes;
+    } staged[SHUNT_STATS_STAGED];
 };
 
 /* What a process shows in the arena. Only its own process writes it, but for `printed` of slot 0. */
@@ -37,7 +40,7 @@ struct page {
 static_assert(sizeof(struct page) <= SHUNT_STATS_BYTES, "the arena has no room for so many counters");
 
 static struct counters early;           /* of the owner while there is no arena */
-static struct counters others;          /* of threads that are not the owner; lingered: of all */
+static struct counters others;          /* of threads that are not the owner; lingered, staged: of all */
 static struct counters *mine = &early;  /* of the owner: `early` or in the arena */
 static uintptr_t owner;                 /* thread pointer of the owner; 0: nobody has counted yet */
 
@@ -62,6 +65,15 @@ static void add_plain(uint64_t *counter, uint64_t value)
     __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + value, __ATOMIC_RELAXED);
 }
 
+/* A call of those that are always staged. */
+static void count_staged(unsigned coll, unsigned path, uint64_t bytes)
+{
+    if (coll >= SHUNT_STATS_STAGED || path != SHUNT_PATH_STAGED)
+        return;
+    __atomic_fetch_add(&others.staged[coll].calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&others.staged[coll].bytes, bytes, __ATOMIC_RELAXED);
+}
+
 __attribute__((noinline)) static void count_locked(unsigned coll, unsigned path, enum shunt_reason reason,
                                                    uint64_t bytes)
 {
@@ -73,8 +85,11 @@ __attribute__((noinline)) static void count_locked(unsigned coll, unsigned path,
 
 void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, uint64_t bytes)
 {
-    if (coll >= SHUNT_STATS_COLLS || path >= SHUNT_NPATHS || (unsigned)reason >= SHUNT_NREASONS)
+    if (coll >= SHUNT_STATS_COLLS || path >= SHUNT_NPATHS || (unsigned)reason >= SHUNT_NREASONS) {
+        if (coll >= SHUNT_STATS_COLLS)
+            count_staged(coll - SHUNT_STATS_COLLS, path, bytes);
         return;
+    }
     uintptr_t self = (uintptr_t)__builtin_thread_pointer();
     uintptr_t found = __atomic_load_n(&owner, __ATOMIC_RELAXED);
     if (found != self) {
@@ -164,12 +179,29 @@ static int print_coll(bool node, unsigned coll, const struct counters *sum)
     return lines;
 }
 
+/* The lines of a call that is always staged, `coll` counted from the first such. */
+static int print_staged(bool node, unsigned coll, const struct counters *sum)
+{
+    char number[16];
+    const char *name = coll_name(SHUNT_STATS_COLLS + coll, number);
+
+    if (!sum->staged[coll].calls)
+        return 0;
+    shunt_log_report(node, "  %-9s %-11s %12llu calls %16llu bytes", name, "staged",
+                     (unsigned long long)sum->staged[coll].calls, (unsigned long long)sum->staged[coll].bytes);
+    shunt_log_report(node, "  %s: %llu staged: %s", name, (unsigned long long)sum->staged[coll].calls,
+                     shunt_reason_text(SHUNT_REASON_NO_ALGORITHM));
+    return 2;
+}
+
 static void print_table(bool node, int processes, const struct counters *sum)
 {
     shunt_log_report(node, "statistics of %d process%s:", processes, processes == 1 ? "" : "es");
     int lines = 0;
     for (unsigned coll = 0; coll < SHUNT_STATS_COLLS; coll++)
         lines += print_coll(node, coll, sum);
+    for (unsigned coll = 0; coll < SHUNT_STATS_STAGED; coll++)
+        lines += print_staged(node, coll, sum);
     if (!lines)
         shunt_log_report(node, "  no collective was called");
 }

@@ -27,7 +27,10 @@
 
 struct shunt_arena;
 
-enum { SHUNT_STATS_COLLS = 12 }; /* collectives that can be counted */
+enum {
+    SHUNT_STATS_COLLS = 10,  /* collectives of which every path is counted: the first of enum shunt_coll */
+    SHUNT_STATS_STAGED = 32, /* calls behind them, of which the staged ones are counted */
+};
 
 /* Where a call ran. GPU paths are counted per algorithm (enum shunt_algo_id of coll/algos.def). */
 enum shunt_path {
@@ -48,7 +51,8 @@ void shunt_stats_names(const char *const *colls, int ncolls, const char *const *
 void shunt_stats_attach(struct shunt_arena *arena);
 
 /*
- * One call of collective `coll` (enum shunt_coll) of `bytes` took `path`; reason != NONE where it was staged.
+ * One call of collective `coll` (enum shunt_coll) of `bytes` took `path`; reason != NONE where it was staged. Of those
+ * behind SHUNT_STATS_COLLS only that is counted, and the reason is that there is no algorithm.
  * Thread-safe: about 1 ns in the thread that counts first, three locked additions in the others.
  */
 void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, uint64_t bytes);

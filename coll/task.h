@@ -9,7 +9,29 @@
 #include "cuda/gpu.h"
 #include "cuda/types.h"
 
-/* COLL(id, word): the collectives that take device memory; algos.def says which have device algorithms */
+/* Calls that are always staged, and counted as such. */
+#define SHUNT_OTHERS(X)                                                                            \
+    X(REDUCE_SCATTER, reduce_scatter)                                                              \
+    X(GATHERV, gatherv)                                                                            \
+    X(SCATTERV, scatterv)                                                                          \
+    X(ALLGATHERV, allgatherv)                                                                      \
+    X(ALLTOALLV, alltoallv)                                                                        \
+    X(ALLTOALLW, alltoallw)                                                                        \
+    X(NEIGHBOR_ALLGATHER, neighbor_allgather)                                                      \
+    X(NEIGHBOR_ALLGATHERV, neighbor_allgatherv)                                                    \
+    X(NEIGHBOR_ALLTOALL, neighbor_alltoall)                                                        \
+    X(NEIGHBOR_ALLTOALLV, neighbor_alltoallv)                                                      \
+    X(NEIGHBOR_ALLTOALLW, neighbor_alltoallw)                                                      \
+    X(REDUCE_LOCAL, reduce_local)                                                                  \
+    X(SEND, send)                                                                                  \
+    X(RECV, recv)                                                                                  \
+    X(SENDRECV, sendrecv)                                                                          \
+    X(PACK, pack)                                                                                  \
+    X(UNPACK, unpack)                                                                              \
+    X(FILE_READ, file_read)                                                                        \
+    X(FILE_WRITE, file_write)
+
+/* COLL(id, word): the calls that take device memory; algos.def says which have device algorithms */
 #define SHUNT_COLLS(X)                                                                             \
     X(ALLREDUCE, allreduce)                                                                        \
     X(BCAST, bcast)                                                                                \
@@ -20,7 +42,8 @@
     X(GATHER, gather)                                                                              \
     X(SCATTER, scatter)                                                                            \
     X(ALLGATHER, allgather)                                                                        \
-    X(ALLTOALL, alltoall)
+    X(ALLTOALL, alltoall)                                                                          \
+    SHUNT_OTHERS(X)
 
 enum shunt_coll {
 #define X(id, word) SHUNT_COLL_##id,

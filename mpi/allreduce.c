@@ -85,7 +85,7 @@ static int run_device(const struct shunt_call *call, struct shunt_comm *comm, co
     if (status != SHUNT_PASS || is_bereft(comm, outcome.reason))
         return shunt_comm_fail(call->comm);
     count_call(call, SHUNT_PATH_STAGED, outcome.reason);
-    return shunt_stage_allreduce(call, operands);
+    return shunt_stage_allreduce(call);
 }
 
 /* The communicator is not known, a buffer may be in device memory, or the host does not know the type. */

@@ -12,33 +12,51 @@
 
 #include <mpi.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "call_ids.h" /* generated: enum shunt_call_id { SHUNT_CALL_Allreduce, ... } */
+#include "call_ids.h" /* generated: enum shunt_call_id { SHUNT_CALL_Allreduce, ... }, SHUNT_CALL_FAMILIES */
+
+/* The arrays of a call that has a count, and maybe a place and a type, for each peer. */
+struct shunt_rows {
+    const void *sendcounts; /* int, of large calls MPI_Count */
+    const void *senddispls; /* int; of large calls and of Neighbor_alltoallw MPI_Aint */
+    const MPI_Datatype *sendtypes;
+    const void *recvcounts, *recvdispls;
+    const MPI_Datatype *recvtypes;
+};
 
 /* A shim clears it in each call: at most 80 bytes, up to which compilers do that without a loop. */
 struct shunt_call {
-    enum shunt_call_id id; /* the family and form: Allreduce, Iallreduce, Allreduce_init; large counts are not told apart */
-    int root;
+    uint16_t id; /* enum shunt_call_id, the family and form: Allreduce, Iallreduce, Allreduce_init */
+    bool large;  /* of MPI_X_c: arrays have elements for large counts */
+    int root;    /* also the rank that is sent to */
     union {
         const void *sendbuf;
         const char *stringtag; /* ..._from_group(s) */
     };
     void *recvbuf;
-    MPI_Count count;
-    MPI_Datatype datatype;
-    MPI_Op op;
-    MPI_Comm comm;          /* the (parent) communicator */
+    MPI_Count count;       /* where one side has arrays, the other's */
+    MPI_Datatype datatype; /* of both sides, or of the one that sends */
+    union {
+        MPI_Op op;
+        int source; /* the rank that is received from */
+    };
+    MPI_Comm comm; /* the (parent) communicator */
     union {
         struct {
             int tag;        /* Comm_create_group, Intercomm_create */
             int n_requests; /* completion calls: 1 or the array's length */
         };
-        MPI_Count recvcount; /* class stage, of calls with two counts; `count` is the other */
+        MPI_Count recvcount;           /* of calls with two counts; `count` is the other */
+        const struct shunt_rows *rows; /* of calls with arrays */
     };
-    MPI_Request *requests;  /* completion calls: in and out; creation of a request: where the host writes it */
+    union {
+        MPI_Request *requests; /* completion calls: in and out; creation of a request: where the host writes it */
+        MPI_Status *status;    /* of a call that receives and returns no request */
+    };
     union {
         MPI_Comm *newcomm;     /* creation calls: where the host writes it; Comm_free, Comm_disconnect: what ends */
-        MPI_Datatype recvtype; /* class stage, as recvcount */
+        MPI_Datatype recvtype; /* of calls with two types */
     };
 };
 _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call becomes slow");

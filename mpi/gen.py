@@ -3,7 +3,7 @@
 """Write what follows from calls.txt:
 
 gen.py slots CALLS               front/slots.def: SLOT(index, name, may be absent: 0 no, 1 yes, 2 yes, and that means no)
-gen.py ids CALLS                 call_ids.h: the ids of struct shunt_call
+gen.py ids CALLS                 call_ids.h: the ids of struct shunt_call, and which of them are forms of another
 gen.py host CALLS MPI.I          host_table.h: the host's functions
 gen.py shims CALLS MPI.I SHIM    shims.c: a check of each row, a shim of each function, and their tables
 
@@ -17,8 +17,9 @@ from collections import namedtuple
 
 # An argument: its declarations, what of struct shunt_call it fills (or None), its kind and name
 Arg = namedtuple("Arg", "small large older field kind name")
-# A function. newer: not every host has it. slot: index of the MPI_ slot, that of PMPI_ follows; -1: none
-Call = namedtuple("Call", "name id cls args large newer slot")
+# A function. family: the id of its blocking form, or its own. newer: not every host has it. slot: index of the MPI_ slot,
+# that of PMPI_ follows; -1: none
+Call = namedtuple("Call", "name id family cls args large newer slot")
 
 
 def read_arg(text, kinds):
@@ -33,7 +34,7 @@ def read_arg(text, kinds):
 
 def expand(name, forms, args, kinds):
     """Yield form, name, id, arguments of each form of a row; + follows a form that is newer."""
-    plain = [a for a in args if a.kind != "status"]
+    plain = [a for a in args if a.kind not in ("status", "rstatus")]
     request, info = [read_arg("request request", kinds)], [read_arg("info info", kinds)]
     prefix, first, rest = re.fullmatch(r"(File_)?(\w)(\w+)", name).groups()
     for form, plus in re.findall(r"(\w)(\+?)", forms):
@@ -46,6 +47,10 @@ def expand(name, forms, args, kinds):
         else:
             full = ("MPIX_" if form[0] == "x" else "") + f"{name}_init"
             yield form, full, f"{name}_init", plain + ([] if form == "s" else info) + request
+
+
+# What other forms than the blocking one are of
+OTHER_FORMS = {"take": "coll", "stage": "coll", "move": "depth"}
 
 
 def read_calls(path):
@@ -61,8 +66,9 @@ def read_calls(path):
         args = [] if args == "-" else [read_arg(a, kinds) for a in args.split(",")]
         for form, full, call_id, form_args in expand(name, forms, args, kinds):
             for large in (False, True) if form != "x+" and any(a.large for a in args) else (False,):
-                yield Call(full + "_c" * large, call_id, "coll" if cls in ("take", "stage") and form != "b" else cls,
-                           form_args, large, large or "+" in form, -1 if cls == "host" else slot)
+                yield Call(full + "_c" * large, call_id, name if "b" in forms else call_id,
+                           cls if form[0] == "b" else OTHER_FORMS.get(cls, cls), form_args, large, large or "+" in form,
+                           -1 if cls == "host" else slot)
                 slot += 0 if cls == "host" else 2
 
 
@@ -76,17 +82,27 @@ def declare(call, older=False):
     return ", ".join(a.large if call.large and a.large else a.older if older else a.small for a in call.args) or "void"
 
 
+def rows(call):
+    """The declaration of struct shunt_rows, of calls that have arrays."""
+    text = [a.field[4:] for a in call.args if a.field and a.field.startswith("rows.")]
+    return f"    const struct shunt_rows rows = {{{', '.join(text)}}};\n" if text else ""
+
+
 def fields(call):
-    text = [a.field for a in call.args if a.field and (call.cls == "stage" or a.kind not in ("rcount", "rtype"))]
+    text = [a.field for a in call.args if a.field and not a.field.startswith("rows.")]
     if call.cls == "done" and not any(a.kind == "nreq" for a in call.args):
         text.append(".n_requests = 1")
+    if call.large:
+        text.append(".large = true")
+    if rows(call):
+        text.append(".rows = &rows")
     return "".join(", " + t for t in text)
 
 
 def host_args(call):
-    """What the host's function is called with: of class stage, the buffers that the hook has put into `call`."""
-    buffers = {"cbuf": "call.sendbuf", "buf": "call.recvbuf"} if call.cls == "stage" else {}
-    return ", ".join(buffers.get(a.kind, a.name) for a in call.args)
+    """What the host's function is called with: of calls that are staged, what the hook has put into `call`."""
+    replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status"}
+    return ", ".join(replaced.get(a.kind, a.name) if call.cls in OTHER_FORMS else a.name for a in call.args)
 
 
 def write_slots(calls):
@@ -98,6 +114,9 @@ def write_slots(calls):
 def write_ids(calls, digest):
     ids = dict.fromkeys(c.id for c in calls if c.cls != "host")
     print("#pragma once\n\nenum shunt_call_id {\n" + "".join(f"    SHUNT_CALL_{i},\n" for i in ids) + "    SHUNT_NCALLS\n};\n")
+    forms = dict.fromkeys((c.id, c.family) for c in calls if c.cls != "host" and c.id != c.family)
+    print("/* Initialises an array: of each form that is not the blocking one, the id of that. */\n#define SHUNT_CALL_FAMILIES \\\n" +
+          " \\\n".join(f"    [SHUNT_CALL_{i}] = SHUNT_CALL_{family}," for i, family in forms) + "\n")
     print(f"#define SHUNT_NSLOTS {2 + max(c.slot for c in calls)}")
     print(f"#define SHUNT_CALLS_DIGEST {digest:#x}u /* of calls.txt: slots are numbered alike */")
 
@@ -118,7 +137,7 @@ def write_shims(calls, functions, template):
              for i, s in enumerate(symbols(call))]
     for call, slot, symbol in shims:
         values = {"SYMBOL": symbol, "PARAMS": declare(call), "ARGS": ", ".join(a.name for a in call.args),
-                  "HOST_ARGS": host_args(call), "SLOT": str(slot), "ID": call.id, "FIELDS": fields(call), "CLASS": call.cls}
+                  "HOST_ARGS": host_args(call), "SLOT": str(slot), "ID": call.id, "ROWS": rows(call), "FIELDS": fields(call), "CLASS": call.cls}
         print(re.sub(r"@(\w+)@", lambda m: values[m[1]], template))
     print("const struct shunt_shim shunt_shims[] = {\n" +
           "".join(f"    {{{slot}, (void *)shim_{symbol}}},\n" for _, slot, symbol in shims) + "    {-1, 0},\n};\n")

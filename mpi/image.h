@@ -4,7 +4,7 @@
  *
  * Predefined types are copied as they lie, with the holes that pair types have inside of an element. Of a derived type
  * the whole span is copied out, but only the bytes of its type map are copied back, block by block: what lies in the gaps
- * may be changing meanwhile. That is right, not fast.
+ * may be changing meanwhile. That is right, not fast. What lies between the pieces of an operand is never touched.
  */
 #ifndef SHUNT_MPI_IMAGE_H
 #define SHUNT_MPI_IMAGE_H
@@ -13,46 +13,64 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "mpi/call.h"
-
-/* Elements of a buffer, and where they lie, in bytes from the buffer's address. */
-struct shunt_layout {
-    MPI_Datatype datatype;
-    int64_t count;                          /* 0: none; nothing else is set then */
-    MPI_Count extent, true_lb, true_extent; /* of one element */
-    int64_t first;                          /* lowest byte of all elements */
-    size_t span;                            /* from there to the end of the highest */
-    bool derived;
-};
+#include "mpi/operand.h"
 
 /* A buffer of the caller in device memory and its image in host memory. */
 struct shunt_image {
     char *device; /* the caller's address */
     char *host;   /* stands for it in the host's call: byte i of the one is byte i of the other */
+    void *memory; /* owned, where the image lies */
+    size_t bytes;
+    bool mixed; /* some of the "device" memory is host memory */
 };
 
-enum { SHUNT_IMAGES = 2 }; /* of a call at most */
+enum { SHUNT_RECEIVED_ALL = -1 };
 
-/* The datatype must be one of the host's; a count that is not above 0 gives an empty layout. */
-enum shunt_status shunt_layout_find(MPI_Datatype datatype, int64_t count, struct shunt_layout *layout);
-
-/*
- * Image number `slot` of the calling thread, for all elements of the layouts a and b, either of which may be empty (not
- * both). Contents undefined. A thread has one staged call at a time, since inside of it no hook runs.
- */
-enum shunt_status shunt_image_make(int slot, void *device, const struct shunt_layout *a, const struct shunt_layout *b,
+/* An image with room for all pieces of a and b, either of which may be empty (not both). Contents undefined. */
+enum shunt_status shunt_image_make(void *device, const struct shunt_pieces *a, const struct shunt_pieces *b,
                                    struct shunt_image *image);
+void shunt_image_release(struct shunt_image *image);
 
-/* Copy all elements of the layout to the image, with what lies between them. */
-enum shunt_status shunt_image_fill(const struct shunt_image *image, const struct shunt_layout *layout);
-
-/* Copy the elements back, and nothing of what lies between them. */
-enum shunt_status shunt_image_return(const struct shunt_image *image, const struct shunt_layout *layout);
+/* Copy the pieces to the image, with what lies between the elements of a piece. */
+enum shunt_status shunt_image_fill(const struct shunt_image *image, const struct shunt_pieces *pieces);
 
 /*
- * Give the memory of the thread's images back: after a call, and before one, since an error handler of the program may
- * have jumped out of the call before.
+ * Copy the pieces back, and nothing of what lies between their elements. `received`: only so many bytes of the first
+ * piece have come, counted without gaps in the order of the type map; SHUNT_RECEIVED_ALL: all of all pieces.
  */
-void shunt_images_release(void);
+enum shunt_status shunt_image_return(const struct shunt_image *image, const struct shunt_pieces *pieces,
+                                     int64_t received);
+
+/*
+ * The operands of one call and their images. Whoever owns it may keep it beyond the call, as nonblocking and persistent
+ * operations do; then the datatypes must live as long. Zero: empty.
+ *
+ *     make     the operands are found, and images stand in the call in place of staged buffers
+ *     fill     before each start of the operation
+ *     return   after each end of it that was a success
+ *     release
+ */
+struct shunt_images {
+    struct shunt_operand send, recv;
+    struct shunt_image send_image, recv_image; /* without memory where there is none */
+};
+
+/* PASS: nothing to stage, and the call is as it was. After anything but OK there is nothing to release. */
+enum shunt_status shunt_images_make(struct shunt_call *call, struct shunt_images *images);
+enum shunt_status shunt_images_fill(const struct shunt_images *images);
+enum shunt_status shunt_images_return(const struct shunt_images *images, int64_t received);
+void shunt_images_release(struct shunt_images *images);
+
+/* The same for operands that the caller has found himself; they are in `images`, and go with it. */
+enum shunt_status shunt_images_place(struct shunt_call *call, struct shunt_images *images);
+
+/* Bytes that are copied, for statistics. */
+uint64_t shunt_images_bytes(const struct shunt_images *images);
+
+/*
+ * The calling thread's own, for blocking calls: emptied, since an error handler of the program may have jumped out of the
+ * call before. A thread has one such call at a time, as inside of it no hook runs.
+ */
+struct shunt_images *shunt_images_own(void);
 
 #endif

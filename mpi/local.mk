@@ -23,6 +23,8 @@ mpi_sources += \
 	%reldir%/life.h \
 	%reldir%/map.c \
 	%reldir%/map.h \
+	%reldir%/operand.c \
+	%reldir%/operand.h \
 	%reldir%/shim.h \
 	%reldir%/staged.c \
 	%reldir%/staged.h \

@@ -17,7 +17,7 @@ def staged(result):
     for line in result.err.splitlines():
         if words := re.search(r"shunt \[.*\]\s+(\w+)\s+staged\s+(\d+) calls", line):
             found[words[1]] += int(words[2])
-        elif words := re.search(r"shunt \[.*\]\s+(\w+): (\d+) staged: no device algorithm for this collective yet", line):
+        elif words := re.search(r"shunt \[.*\]\s+(\w+): (\d+) staged: no device algorithm for this call yet", line):
             reasons[words[1]] += int(words[2])
     assert found == reasons, str(result)
     return found

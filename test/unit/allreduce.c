@@ -67,7 +67,7 @@ static int stage(const void *send, void *recv, MPI_Count count, MPI_Datatype typ
 
     shunt_classify_reduction(&call, &operands);
     assert_true(operands.device);
-    return shunt_stage_allreduce(&call, &operands);
+    return shunt_stage_allreduce(&call);
 }
 
 static void fill(int32_t *at, int n)

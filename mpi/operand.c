@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The operands of calls; operand.h. */
+#include "mpi/operand.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "mpi/classify.h"
+#include "mpi/comm.h"
+
+/* On which ranks a side of a call counts. */
+enum who {
+    NOBODY,
+    ALL,
+    TO_PEER,   /* who sends to a rank: not to MPI_PROC_NULL */
+    FROM_PEER, /* who receives from one */
+    ROOT,
+    LEAVES, /* with whom the root exchanges data: itself too, unless in an inter-communicator */
+    OTHERS, /* the same without the root */
+    LATER,  /* all but rank 0 */
+};
+
+/* How many rows a side has: of an inter-communicator the opposite group is the remote one. */
+enum blocks { ONE, OWN_GROUP, OPPOSITE_GROUP, SOURCES, DESTINATIONS, OWN_ROW };
+
+struct side {
+    enum who who;
+    enum blocks blocks;
+};
+
+/* What is read in place: as many elements as otherwise from the other buffer, or rows of the receive side. */
+enum in_place { AS_SENT, ITS_ROW, ITS_ROWS };
+
+struct shape {
+    struct side send, recv;
+    enum in_place in_place;
+    bool two_counts; /* the receive side has a count and a type of its own */
+    bool one_buffer; /* which is the receive buffer on all ranks */
+    bool updates;    /* the receive buffer is also an input */
+};
+
+static const struct shape shapes[SHUNT_NCALLS] = {
+    [SHUNT_CALL_Allreduce] = { { ALL, ONE }, { ALL, ONE } },
+    [SHUNT_CALL_Bcast] = { { ROOT, ONE }, { OTHERS, ONE }, .one_buffer = true },
+    [SHUNT_CALL_Reduce] = { { LEAVES, ONE }, { ROOT, ONE } },
+    [SHUNT_CALL_Scan] = { { ALL, ONE }, { ALL, ONE } },
+    [SHUNT_CALL_Exscan] = { { ALL, ONE }, { LATER, ONE } },
+    [SHUNT_CALL_Reduce_scatter_block] = { { ALL, OWN_GROUP }, { ALL, ONE } },
+    [SHUNT_CALL_Reduce_scatter] = { { ALL, OWN_GROUP }, { ALL, OWN_ROW } },
+    [SHUNT_CALL_Gather] = { { LEAVES, ONE }, { ROOT, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
+    [SHUNT_CALL_Gatherv] = { { LEAVES, ONE }, { ROOT, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
+    [SHUNT_CALL_Scatter] = { { ROOT, OPPOSITE_GROUP }, { LEAVES, ONE }, .two_counts = true },
+    [SHUNT_CALL_Scatterv] = { { ROOT, OPPOSITE_GROUP }, { LEAVES, ONE }, .two_counts = true },
+    [SHUNT_CALL_Allgather] = { { ALL, ONE }, { ALL, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
+    [SHUNT_CALL_Allgatherv] = { { ALL, ONE }, { ALL, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
+    [SHUNT_CALL_Alltoall] = { { ALL, OPPOSITE_GROUP }, { ALL, OPPOSITE_GROUP }, ITS_ROWS, .two_counts = true },
+    [SHUNT_CALL_Alltoallv] = { { ALL, OPPOSITE_GROUP }, { ALL, OPPOSITE_GROUP }, ITS_ROWS, .two_counts = true },
+    [SHUNT_CALL_Alltoallw] = { { ALL, OPPOSITE_GROUP }, { ALL, OPPOSITE_GROUP }, ITS_ROWS, .two_counts = true },
+    [SHUNT_CALL_Neighbor_allgather] = { { ALL, ONE }, { ALL, SOURCES }, .two_counts = true },
+    [SHUNT_CALL_Neighbor_allgatherv] = { { ALL, ONE }, { ALL, SOURCES }, .two_counts = true },
+    [SHUNT_CALL_Neighbor_alltoall] = { { ALL, DESTINATIONS }, { ALL, SOURCES }, .two_counts = true },
+    [SHUNT_CALL_Neighbor_alltoallv] = { { ALL, DESTINATIONS }, { ALL, SOURCES }, .two_counts = true },
+    [SHUNT_CALL_Neighbor_alltoallw] = { { ALL, DESTINATIONS }, { ALL, SOURCES }, .two_counts = true },
+    [SHUNT_CALL_Reduce_local] = { { ALL, ONE }, { ALL, ONE }, .updates = true },
+    [SHUNT_CALL_Send] = { { TO_PEER, ONE }, { NOBODY, ONE } },
+    [SHUNT_CALL_Ssend] = { { TO_PEER, ONE }, { NOBODY, ONE } },
+    [SHUNT_CALL_Rsend] = { { TO_PEER, ONE }, { NOBODY, ONE } },
+    [SHUNT_CALL_Bsend] = { { TO_PEER, ONE }, { NOBODY, ONE } },
+    [SHUNT_CALL_Recv] = { { NOBODY, ONE }, { FROM_PEER, ONE }, .one_buffer = true },
+    [SHUNT_CALL_Mrecv] = { { NOBODY, ONE }, { ALL, ONE }, .one_buffer = true },
+    [SHUNT_CALL_Sendrecv] = { { TO_PEER, ONE }, { FROM_PEER, ONE }, .two_counts = true },
+    [SHUNT_CALL_Sendrecv_replace] = { { TO_PEER, ONE }, { FROM_PEER, ONE }, .one_buffer = true },
+};
+
+static const uint16_t families[SHUNT_NCALLS] = { SHUNT_CALL_FAMILIES };
+
+static unsigned find_family(unsigned id)
+{
+    return families[id] ? families[id] : id;
+}
+
+/* ---- whom the call is among ---- */
+
+struct groups {
+    int rank, own, opposite;
+    bool inter;
+    int sources, destinations;
+    int *neighbours; /* owned: the sources, then the destinations */
+};
+
+static bool needs_groups(const struct side *side)
+{
+    return side->who >= ROOT || side->blocks != ONE;
+}
+
+static bool has_neighbours(const struct shape *shape)
+{
+    return shape->recv.blocks == SOURCES;
+}
+
+/* Of a communicator that we do not know the host is asked. False: it does not know it either, and shall say so itself. */
+static bool find_groups(MPI_Comm handle, struct groups *groups)
+{
+    const struct shunt_comm *comm = shunt_comm_find(handle);
+    int inter = 0;
+
+    if (comm)
+        *groups = (struct groups){ .rank = comm->rank, .own = comm->size, .opposite = comm->size, .inter = comm->intercomm };
+    else if (handle == MPI_COMM_NULL || shunt_host.Comm_rank(handle, &groups->rank) != MPI_SUCCESS ||
+             shunt_host.Comm_size(handle, &groups->own) != MPI_SUCCESS ||
+             shunt_host.Comm_test_inter(handle, &inter) != MPI_SUCCESS)
+        return false;
+    else
+        *groups = (struct groups){ .rank = groups->rank, .own = groups->own, .opposite = groups->own, .inter = inter };
+    return !groups->inter || shunt_host.Comm_remote_size(handle, &groups->opposite) == MPI_SUCCESS;
+}
+
+/* Each dimension has two neighbours, the lower one first; at the rim MPI_PROC_NULL. */
+static bool find_grid(MPI_Comm comm, struct groups *groups)
+{
+    int n;
+
+    if (shunt_host.Cartdim_get(comm, &n) != MPI_SUCCESS || !(groups->neighbours = malloc((4 * n + 1) * sizeof(int))))
+        return false;
+    groups->sources = groups->destinations = 2 * n;
+    for (int i = 0; i < n; i++) {
+        int *pair = groups->neighbours + 2 * i;
+        if (shunt_host.Cart_shift(comm, i, 1, &pair[0], &pair[1]) != MPI_SUCCESS)
+            return false;
+    }
+    memcpy(groups->neighbours + 2 * n, groups->neighbours, 2 * n * sizeof(int));
+    return true;
+}
+
+static bool find_graph(MPI_Comm comm, struct groups *groups)
+{
+    int n;
+
+    if (shunt_host.Graph_neighbors_count(comm, groups->rank, &n) != MPI_SUCCESS ||
+        !(groups->neighbours = malloc((2 * n + 1) * sizeof(int))) ||
+        shunt_host.Graph_neighbors(comm, groups->rank, n, groups->neighbours) != MPI_SUCCESS)
+        return false;
+    groups->sources = groups->destinations = n;
+    memcpy(groups->neighbours + n, groups->neighbours, n * sizeof(int));
+    return true;
+}
+
+static bool find_dist_graph(MPI_Comm comm, struct groups *groups)
+{
+    int in, out, weighted;
+
+    if (shunt_host.Dist_graph_neighbors_count(comm, &in, &out, &weighted) != MPI_SUCCESS ||
+        !(groups->neighbours = malloc((2 * (in + out) + 1) * sizeof(int))))
+        return false;
+    int *to = groups->neighbours + in, *weights = to + out;
+    groups->sources = in;
+    groups->destinations = out;
+    return shunt_host.Dist_graph_neighbors(comm, in, groups->neighbours, weights, out, to, weights + in) == MPI_SUCCESS;
+}
+
+/* False also where there is no topology: the host says so. */
+static bool find_neighbours(MPI_Comm comm, struct groups *groups)
+{
+    int kind;
+
+    if (shunt_host.Topo_test(comm, &kind) != MPI_SUCCESS)
+        return false;
+    return kind == MPI_CART         ? find_grid(comm, groups)
+           : kind == MPI_GRAPH      ? find_graph(comm, groups)
+           : kind == MPI_DIST_GRAPH ? find_dist_graph(comm, groups)
+                                    : false;
+}
+
+static bool does_count(enum who who, const struct shunt_call *call, const struct groups *groups)
+{
+    bool is_root = groups->inter ? call->root == MPI_ROOT : call->root == groups->rank;
+    bool is_idle = groups->inter && call->root == MPI_PROC_NULL;
+
+    switch (who) {
+    case NOBODY: return false;
+    case TO_PEER: return call->root != MPI_PROC_NULL;
+    case FROM_PEER: return call->source != MPI_PROC_NULL;
+    case ROOT: return is_root;
+    case LEAVES: return !is_idle && !(groups->inter && is_root);
+    case OTHERS: return !is_idle && !is_root;
+    case LATER: return groups->rank > 0;
+    default: return true;
+    }
+}
+
+/* ---- rows ---- */
+
+/* The rows of one side: each with an element count, a place and a type. */
+struct rows {
+    int n, first;     /* how many, from which one on */
+    const int *peers; /* of neighbours: rows of MPI_PROC_NULL are not touched; else NULL */
+    const void *counts;
+    int64_t count;      /* of each row, where there are no counts */
+    const void *displs; /* NULL: rows follow each other */
+    const MPI_Datatype *types;
+    MPI_Datatype type; /* of all rows, where there are no types */
+    bool missing; /* the caller has not passed the arrays */
+    bool large;   /* counts are MPI_Count, not int */
+    bool aints;   /* displacements are MPI_Aint, not int */
+};
+
+static void number_rows(enum blocks blocks, const struct groups *groups, struct rows *rows)
+{
+    switch (blocks) {
+    case OWN_GROUP: rows->n = groups->own; break;
+    case OPPOSITE_GROUP: rows->n = groups->opposite; break;
+    case SOURCES:
+        rows->n = groups->sources;
+        rows->peers = groups->neighbours;
+        break;
+    case DESTINATIONS:
+        rows->n = groups->destinations;
+        rows->peers = groups->neighbours + groups->sources;
+        break;
+    default: rows->n = 1;
+    }
+}
+
+/* Does the side of the call have a count for each row? */
+static bool has_counts(unsigned family, bool recv)
+{
+    switch (family) {
+    case SHUNT_CALL_Scatterv: return !recv;
+    case SHUNT_CALL_Gatherv:
+    case SHUNT_CALL_Allgatherv:
+    case SHUNT_CALL_Neighbor_allgatherv: return recv;
+    case SHUNT_CALL_Reduce_scatter:
+    case SHUNT_CALL_Alltoallv:
+    case SHUNT_CALL_Alltoallw:
+    case SHUNT_CALL_Neighbor_alltoallv:
+    case SHUNT_CALL_Neighbor_alltoallw: return true;
+    default: return false;
+    }
+}
+
+static struct rows find_rows(const struct shunt_call *call, const struct shape *shape, bool recv,
+                             const struct groups *groups)
+{
+    unsigned family = find_family(call->id);
+    bool second = recv && shape->two_counts, reduces = family == SHUNT_CALL_Reduce_scatter;
+    struct rows rows = { .type = second ? call->recvtype : call->datatype,
+                         .large = call->large,
+                         .aints = call->large || family == SHUNT_CALL_Neighbor_alltoallw };
+
+    number_rows(recv ? shape->recv.blocks : shape->send.blocks, groups, &rows);
+    if (!has_counts(family, recv)) { /* where the other side has arrays, call->count is this one's */
+        rows.count = second && !has_counts(family, false) ? call->recvcount : call->count;
+        return rows;
+    }
+    rows.counts = recv || reduces ? call->rows->recvcounts : call->rows->sendcounts;
+    rows.displs = recv ? call->rows->recvdispls : call->rows->senddispls;
+    rows.types = recv ? call->rows->recvtypes : call->rows->sendtypes;
+    rows.first = recv && reduces ? groups->rank : 0;
+    rows.missing = !rows.counts || (!rows.displs && !reduces);
+    return rows;
+}
+
+static int64_t count_at(const struct rows *rows, int i)
+{
+    return !rows->counts ? rows->count : rows->large ? ((const MPI_Count *)rows->counts)[i] : ((const int *)rows->counts)[i];
+}
+
+static int64_t place_at(const struct rows *rows, int i)
+{
+    return rows->aints ? ((const MPI_Aint *)rows->displs)[i] : ((const int *)rows->displs)[i];
+}
+
+/* ---- pieces ---- */
+
+static void release_pieces(struct shunt_pieces *pieces)
+{
+    free(pieces->list);
+    *pieces = (struct shunt_pieces){ 0 };
+}
+
+/* `extent` of the piece's type: what follows the last piece becomes a part of it. 0: not known. */
+static enum shunt_status add_piece(struct shunt_pieces *pieces, int capacity, const struct shunt_piece *piece,
+                                   int64_t extent)
+{
+    struct shunt_piece *last = pieces->n == 0 ? NULL : pieces->list ? &pieces->list[pieces->n - 1] : &pieces->first;
+
+    if (last && extent && last->datatype == piece->datatype && piece->offset == last->offset + last->count * extent) {
+        last->count += piece->count;
+        return SHUNT_OK;
+    }
+    if (last && !pieces->list) {
+        if (!(pieces->list = malloc(capacity * sizeof *piece)))
+            return SHUNT_ERR_MEMORY;
+        pieces->list[0] = pieces->first;
+    }
+    *(pieces->list ? &pieces->list[pieces->n] : &pieces->first) = *piece;
+    pieces->n++;
+    return SHUNT_OK;
+}
+
+/* Rows that follow each other without a gap. */
+static void add_block(const struct rows *rows, struct shunt_pieces *pieces)
+{
+    int64_t elements;
+
+    if (rows->count <= 0 || rows->n == 0 || __builtin_mul_overflow(rows->count, (int64_t)rows->n, &elements))
+        return;
+    pieces->first = (struct shunt_piece){ 0, elements, rows->type };
+    pieces->n = 1;
+}
+
+static bool is_empty(MPI_Datatype datatype)
+{
+    MPI_Count size;
+
+    return datatype == MPI_DATATYPE_NULL || shunt_host.Type_size_x(datatype, &size) != MPI_SUCCESS || size == 0;
+}
+
+/* The rows one by one. Displacements are bytes where each row has a type, else they count elements. */
+static enum shunt_status add_rows(const struct rows *rows, int only, struct shunt_pieces *pieces)
+{
+    MPI_Count lb, extent = 0;
+    int64_t behind = 0;
+    enum shunt_status status = SHUNT_OK;
+
+    if (!rows->types && shunt_host.Type_get_extent_x(rows->type, &lb, &extent) != MPI_SUCCESS)
+        return SHUNT_PASS;
+    for (int i = 0; i < rows->n && status == SHUNT_OK; i++) {
+        struct shunt_piece piece = { .count = count_at(rows, i + rows->first),
+                                     .datatype = rows->types ? rows->types[i] : rows->type };
+        int64_t place = rows->displs ? place_at(rows, i) : behind;
+        bool fits = rows->types ? (piece.offset = place, true) : !__builtin_mul_overflow(place, extent, &piece.offset);
+        behind += piece.count;
+        if (piece.count <= 0 || !fits || (only >= 0 && i != only) ||
+            (rows->peers && rows->peers[i] == MPI_PROC_NULL) || (rows->types && is_empty(piece.datatype)))
+            continue;
+        status = add_piece(pieces, rows->n, &piece, extent);
+    }
+    return status;
+}
+
+/* All rows, or only that one. Where the arguments make no sense there are none: the host says so. */
+static enum shunt_status find_pieces(const struct rows *rows, int only, struct shunt_pieces *pieces)
+{
+    if (rows->missing || (rows->type == MPI_DATATYPE_NULL && !rows->types))
+        return SHUNT_OK;
+    if (!rows->counts && !rows->peers && only < 0) {
+        add_block(rows, pieces);
+        return SHUNT_OK;
+    }
+    return add_rows(rows, only, pieces);
+}
+
+/* ---- operands ---- */
+
+static enum shunt_status describe(const struct shunt_call *call, const struct shape *shape, const struct groups *groups,
+                                  struct shunt_operand *send, struct shunt_operand *recv)
+{
+    bool sends = does_count(shape->send.who, call, groups), receives = does_count(shape->recv.who, call, groups);
+    bool in_place = call->sendbuf == MPI_IN_PLACE && !shape->one_buffer;
+    struct rows sent = find_rows(call, shape, false, groups), received = find_rows(call, shape, true, groups);
+    enum shunt_status status = SHUNT_OK;
+
+    if (call->recvbuf == MPI_IN_PLACE) /* the root of Scatter, or a mistake */
+        receives = false;
+    if (receives)
+        status = find_pieces(&received, -1, &recv->written);
+    if (status == SHUNT_OK && receives && shape->updates)
+        status = find_pieces(&received, -1, &recv->read);
+    if (status != SHUNT_OK || !sends)
+        return status;
+    if (!shape->one_buffer && !in_place)
+        return find_pieces(&sent, -1, &send->read);
+    /* Rank 0 of Exscan has its input in the receive buffer all the same. */
+    if (call->recvbuf == MPI_IN_PLACE || (in_place && !receives && shape->recv.who != LATER))
+        return SHUNT_OK;
+    if (shape->in_place == AS_SENT)
+        return find_pieces(&sent, -1, &recv->read);
+    return find_pieces(&received, shape->in_place == ITS_ROW ? groups->rank : -1, &recv->read);
+}
+
+/* Is there a piece in memory that the host may not touch? `all`: look at each, and see whether some are elsewhere. */
+static void look_at(const char *buffer, const struct shunt_pieces *pieces, bool all, struct shunt_operand *operand)
+{
+    for (int i = 0; i < (all || pieces->n < 1 ? pieces->n : 1); i++) {
+        const struct shunt_piece *piece = shunt_piece_get(pieces, i);
+        if (shunt_classify_device(buffer + piece->offset, piece->count, piece->datatype))
+            operand->staged = true;
+        else
+            operand->mixed = true;
+    }
+}
+
+/* The rows of one buffer are in one memory, unless it is no buffer at all. */
+void shunt_operand_look(struct shunt_operand *operand)
+{
+    bool all = operand->buffer == (char *)MPI_BOTTOM;
+
+    operand->staged = operand->mixed = false;
+    look_at(operand->buffer, &operand->read, all, operand);
+    if (all || operand->read.n == 0)
+        look_at(operand->buffer, &operand->written, all, operand);
+}
+
+enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shunt_operand *send,
+                                      struct shunt_operand *recv)
+{
+    const struct shape *shape = &shapes[find_family(call->id)];
+    struct groups groups = { 0 };
+    enum shunt_status status = SHUNT_PASS;
+
+    *send = (struct shunt_operand){ .buffer = (char *)call->sendbuf };
+    *recv = (struct shunt_operand){ .buffer = call->recvbuf };
+    if ((needs_groups(&shape->send) || needs_groups(&shape->recv)) && !find_groups(call->comm, &groups))
+        return SHUNT_PASS;
+    if (!has_neighbours(shape) || find_neighbours(call->comm, &groups))
+        status = describe(call, shape, &groups, send, recv);
+    free(groups.neighbours);
+    if (status == SHUNT_OK) {
+        shunt_operand_look(send);
+        shunt_operand_look(recv);
+        status = send->staged || recv->staged ? SHUNT_OK : SHUNT_PASS;
+    }
+    if (status != SHUNT_OK) {
+        shunt_operand_release(send);
+        shunt_operand_release(recv);
+    }
+    return status;
+}
+
+void shunt_operand_release(struct shunt_operand *operand)
+{
+    release_pieces(&operand->read);
+    release_pieces(&operand->written);
+}
+
+static uint64_t count_bytes(const struct shunt_pieces *pieces)
+{
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < pieces->n; i++) {
+        const struct shunt_piece *piece = shunt_piece_get(pieces, i);
+        MPI_Count size = 0;
+        shunt_host.Type_size_x(piece->datatype, &size);
+        bytes += size > 0 ? (uint64_t)size * (uint64_t)piece->count : 0;
+    }
+    return bytes;
+}
+
+uint64_t shunt_operand_bytes(const struct shunt_operand *operand)
+{
+    return count_bytes(&operand->read) + count_bytes(&operand->written);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The operands of a call: its buffers, and of each which elements the host's call reads and which it writes on this rank.
+ *
+ * Simple, v and w forms are one thing here: a list of pieces. A table in operand.c says for each call which of its buffers
+ * count on which rank, and how many blocks each holds; the nonblocking and the persistent form of a call are as the
+ * blocking one. Arguments that do not count on this rank are not looked at.
+ */
+#ifndef SHUNT_MPI_OPERAND_H
+#define SHUNT_MPI_OPERAND_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "mpi/call.h"
+
+/* Elements that follow each other in a buffer. */
+struct shunt_piece {
+    int64_t offset; /* bytes from the buffer's address */
+    int64_t count;  /* above 0 */
+    MPI_Datatype datatype;
+};
+
+struct shunt_pieces {
+    int n;
+    struct shunt_piece *list; /* owned; NULL if there is one at most */
+    struct shunt_piece first;
+};
+
+static inline const struct shunt_piece *shunt_piece_get(const struct shunt_pieces *pieces, int i)
+{
+    return pieces->list ? &pieces->list[i] : &pieces->first;
+}
+
+struct shunt_operand {
+    char *buffer; /* as the caller passed it */
+    struct shunt_pieces read, written;
+    bool staged; /* there is memory in it that the host MPI may not touch; else nothing more is known */
+    bool mixed;  /* and there may be host memory, too */
+};
+
+/*
+ * The operands of a call. In place, and where a call has one buffer only, that is recv. OK: at least one is staged.
+ * PASS: none is, or the call has none, or is wrong; then there is nothing to release, and neither is after an error.
+ * The arrays of the call are copied; the datatypes are the caller's.
+ */
+enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shunt_operand *send,
+                                      struct shunt_operand *recv);
+
+/* For calls that the table does not know: find out whether an operand whose pieces are set is staged. */
+void shunt_operand_look(struct shunt_operand *operand);
+
+void shunt_operand_release(struct shunt_operand *operand);
+
+/* Bytes that are read and written, without gaps: for statistics. */
+uint64_t shunt_operand_bytes(const struct shunt_operand *operand);
+
+#endif
