@@ -43,15 +43,12 @@ struct shunt_call {
     };
     MPI_Comm comm; /* the (parent) communicator */
     union {
-        struct {
-            int tag;        /* Comm_create_group, Intercomm_create */
-            int n_requests; /* completion calls: 1 or the array's length */
-        };
+        int tag;                       /* Comm_create_group, Intercomm_create */
         MPI_Count recvcount;           /* of calls with two counts; `count` is the other */
         const struct shunt_rows *rows; /* of calls with arrays */
     };
     union {
-        MPI_Request *requests; /* completion calls: in and out; creation of a request: where the host writes it */
+        MPI_Request *requests; /* creation of a request: where the host writes it */
         MPI_Status *status;    /* of a call that receives and returns no request */
     };
     union {
@@ -60,6 +57,20 @@ struct shunt_call {
     };
 };
 _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call becomes slow");
+
+/* The same for the calls that complete or start requests. */
+struct shunt_wait {
+    enum shunt_call_id id;
+    int n_requests; /* 1, or the array's length */
+    MPI_Request *requests;
+    MPI_Status *statuses; /* what the host is called with: ours where the program ignores them */
+    int *flag;            /* NULL: the call waits */
+    int *index;           /* ..any: which one has completed; ..some: how many */
+    int *indices;         /* ..some: which */
+    int partition, last_partition; /* Pready, Pready_range, Parrived: from the one to the other */
+    int n_partitions;              /* Pready_list */
+    const int *partitions;
+};
 
 /*
  * The classes of calls.txt. The host's function runs between before and after.
@@ -72,7 +83,8 @@ _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call be
  *           buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
  *   free    ends a communicator: shunt_hook_free before
- *   done    completes requests: shunt_hook_done_before, shunt_hook_done_after (only while shunt_requests_tracked > 0)
+ *   done    completes, starts or frees requests: shunt_hook_done_before, which may have other statuses written, answers
+ *           true if the call is done; shunt_hook_done_after (both only while shunt_requests_tracked > 0)
  *   init    Init, Init_thread, Session_init: shunt_hook_init_before, shunt_hook_init_after
  *   final   Finalize, Session_finalize: shunt_hook_final_before, shunt_hook_final_after
  */
@@ -84,8 +96,10 @@ void shunt_hook_comm_before(struct shunt_call *call);
 void shunt_hook_comm_after(struct shunt_call *call, int rc);
 void shunt_hook_free(const struct shunt_call *call);
 extern int shunt_requests_tracked; /* atomically read and written: requests that somebody of ours waits for */
-void *shunt_hook_done_before(const struct shunt_call *call); /* returns what _after needs, or NULL */
-void shunt_hook_done_after(const struct shunt_call *call, void *before, int rc);
+bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept);
+int shunt_hook_done_after(const struct shunt_wait *wait, void *kept, int rc);
+extern int shunt_requests_orphaned; /* likewise: requests that the program has freed while they were under way */
+void shunt_requests_look(void);     /* has any of them ended? After each call that may take long, while there are some */
 void shunt_hook_init_before(const struct shunt_call *call);
 void shunt_hook_init_after(const struct shunt_call *call, int rc);
 void shunt_hook_final_before(const struct shunt_call *call);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "mpi/idup.h"
 #include "mpi/life.h"
+#include "mpi/request.h"
 
 struct shunt_map shunt_comms = SHUNT_MAP_INITIALIZER;
 
@@ -217,7 +218,8 @@ void shunt_comm_stop(void)
 {
     struct shunt_comm *comm;
 
-    shunt_idup_clear();
+    shunt_requests_drain(MPI_COMM_NULL);
+    shunt_requests_clear();
     while ((comm = shunt_map_pop(&shunt_comms)))
         release_comm(comm);
     shunt_key_reset();
@@ -230,7 +232,7 @@ void shunt_comm_stop(void)
 
 void shunt_comm_abandon(void)
 {
-    __atomic_store_n(&shunt_requests_tracked, 0, __ATOMIC_RELAXED);
+    shunt_requests_abandon();
     shunt_map_abandon(&shunt_comms);
 }
 
@@ -300,6 +302,8 @@ void shunt_hook_free(const struct shunt_call *call)
 
     if (handle == MPI_COMM_NULL || handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF || shunt_life_forked())
         return;
+    if (call->id == SHUNT_CALL_Comm_disconnect)
+        shunt_requests_drain(handle);
     release_comm(shunt_map_remove(&shunt_comms, shunt_comm_word(handle), NULL));
     errno = saved;
 }

@@ -29,7 +29,7 @@ def read_arg(text, kinds):
     small, large, field = kinds[word]
     now, _, older = small.partition(" | ")
     return Arg(now.format(name), None if large == "-" else large.format(name), (older or now).format(name),
-               None if field == "-" else field.format(name), word, name)
+               None if field == "-" else field.replace("{}", name), word, name)
 
 
 def expand(name, forms, args, kinds):
@@ -82,14 +82,26 @@ def declare(call, older=False):
     return ", ".join(a.large if call.large and a.large else a.older if older else a.small for a in call.args) or "void"
 
 
+# What fills a struct shunt_wait; some of it a struct shunt_call, too
+WAIT_KINDS = {"nreq", "request", "req", "creqs", "status", "flag", "index", "indices", "part", "part1", "part2", "nparts",
+              "parts"}
+BOTH_KINDS = {"request", "req"}
+
+
 def rows(call):
     """The declaration of struct shunt_rows, of calls that have arrays."""
     text = [a.field[4:] for a in call.args if a.field and a.field.startswith("rows.")]
     return f"    const struct shunt_rows rows = {{{', '.join(text)}}};\n" if text else ""
 
 
+def does_fill(call, arg):
+    if not arg.field or arg.field.startswith("rows."):
+        return False
+    return arg.kind in WAIT_KINDS if call.cls == "done" else arg.kind not in WAIT_KINDS or arg.kind in BOTH_KINDS
+
+
 def fields(call):
-    text = [a.field for a in call.args if a.field and not a.field.startswith("rows.")]
+    text = [a.field for a in call.args if does_fill(call, a)]
     if call.cls == "done" and not any(a.kind == "nreq" for a in call.args):
         text.append(".n_requests = 1")
     if call.large:
@@ -100,9 +112,11 @@ def fields(call):
 
 
 def host_args(call):
-    """What the host's function is called with: of calls that are staged, what the hook has put into `call`."""
-    replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status"}
-    return ", ".join(replaced.get(a.kind, a.name) if call.cls in OTHER_FORMS else a.name for a in call.args)
+    """What the host's function is called with: some of it the hook may have put into `call`."""
+    replaced = {"status": "call.statuses"} if call.cls == "done" else {}
+    if call.cls in OTHER_FORMS:
+        replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status"}
+    return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
 
 
 def write_slots(calls):
@@ -137,7 +151,8 @@ def write_shims(calls, functions, template):
              for i, s in enumerate(symbols(call))]
     for call, slot, symbol in shims:
         values = {"SYMBOL": symbol, "PARAMS": declare(call), "ARGS": ", ".join(a.name for a in call.args),
-                  "HOST_ARGS": host_args(call), "SLOT": str(slot), "ID": call.id, "ROWS": rows(call), "FIELDS": fields(call), "CLASS": call.cls}
+                  "HOST_ARGS": host_args(call), "SLOT": str(slot), "ID": call.id, "ROWS": rows(call), "FIELDS": fields(call),
+                  "CLASS": call.cls, "STRUCT": "shunt_wait" if call.cls == "done" else "shunt_call"}
         print(re.sub(r"@(\w+)@", lambda m: values[m[1]], template))
     print("const struct shunt_shim shunt_shims[] = {\n" +
           "".join(f"    {{{slot}, (void *)shim_{symbol}}},\n" for _, slot, symbol in shims) + "    {-1, 0},\n};\n")

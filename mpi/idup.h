@@ -16,7 +16,4 @@ void shunt_idup_add(MPI_Comm newcomm, MPI_Request request, const struct shunt_or
 /* If `handle` is one of them, it is in use, so its request has completed: enter it. Answers whether it was. */
 bool shunt_idup_adopt(MPI_Comm handle);
 
-/* Forget all. */
-void shunt_idup_clear(void);
-
 #endif

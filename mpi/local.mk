@@ -25,6 +25,8 @@ mpi_sources += \
 	%reldir%/map.h \
 	%reldir%/operand.c \
 	%reldir%/operand.h \
+	%reldir%/request.c \
+	%reldir%/request.h \
 	%reldir%/shim.h \
 	%reldir%/staged.c \
 	%reldir%/staged.h \

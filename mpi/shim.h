@@ -67,8 +67,10 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
  * What each class does before and after the host's function. BEFORE is true if the call is done, with *rc set; `kept`
  * goes from BEFORE to AFTER.
  */
+#define LOOK_AFTER_ORPHANS                                                                         \
+    (__atomic_load_n(&shunt_requests_orphaned, __ATOMIC_RELAXED) > 0 ? shunt_requests_look() : (void)0)
 #define BEFORE_depth(call, rc, kept) ((void)(call), (void)(kept), false)
-#define AFTER_depth(call, rc, kept)  ((void)(kept))
+#define AFTER_depth(call, rc, kept)  ((void)(kept), LOOK_AFTER_ORPHANS)
 #define BEFORE_coll(call, rc, kept)  ((void)(kept), shunt_hook_coll(call), false)
 #define AFTER_coll(call, rc, kept)   ((void)(kept))
 #define BEFORE_take(call, rc, kept)  ((void)(kept), shunt_hook_take(call, rc))
@@ -80,8 +82,9 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
 #define AFTER_free(call, rc, kept)   ((void)(kept))
 #define BEFORE_done(call, rc, kept)                                                                \
-    (*(kept) = __atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0 ? shunt_hook_done_before(call) : NULL, false)
-#define AFTER_done(call, rc, kept)   ((kept) ? shunt_hook_done_after(call, kept, rc) : (void)0)
+    (__atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0 && shunt_hook_done_before(call, rc, kept))
+#define AFTER_done(call, rc, kept)                                                                 \
+    ((kept) ? (void)((rc) = shunt_hook_done_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
 #define BEFORE_init(call, rc, kept)  ((void)(kept), shunt_hook_init_before(call), false)
 #define AFTER_init(call, rc, kept)   shunt_hook_init_after(call, rc)
 #define BEFORE_final(call, rc, kept) ((void)(kept), shunt_hook_final_before(call), false)

@@ -101,7 +101,7 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/allreduce.c mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/staged.c \
 	mpi/types.c mpi/float16.c cuda/types.c
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
-comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c
+comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
 
 if HAVE_ENGINE_OPENMPI
 check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/types_openmpi

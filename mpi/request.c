@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The table of requests and the hooks of the calls that complete and start them; request.h. */
+#include "mpi/request.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "mpi/comm.h"
+#include "mpi/life.h"
+#include "mpi/map.h"
+
+enum { PATIENCE = 10 }; /* seconds */
+
+int shunt_requests_tracked;
+int shunt_requests_orphaned;
+
+static struct shunt_map table = SHUNT_MAP_INITIALIZER;
+static struct shunt_request *orphans;
+/* For the references of records, and so for every look into the table that leads to one; and for the orphans. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uintptr_t word_of(MPI_Request handle)
+{
+    return (uintptr_t)handle; /* a pointer or a number, as the MPI has it */
+}
+
+/* ---- records ---- */
+
+static void drop_reference(struct shunt_request *request)
+{
+    if (!request)
+        return;
+    pthread_mutex_lock(&lock);
+    bool last = --request->references == 0;
+    pthread_mutex_unlock(&lock);
+    if (last)
+        request->kind->release(request);
+}
+
+/* For the table or the orphans: one record less. */
+static void drop_tracked(struct shunt_request *request)
+{
+    if (!request)
+        return;
+    __atomic_sub_fetch(&shunt_requests_tracked, 1, __ATOMIC_RELAXED);
+    drop_reference(request);
+}
+
+/* Take the entry of a handle out, if `only` is given only that one. The caller has its reference then. */
+static struct shunt_request *take_out(MPI_Request handle, const struct shunt_request *only)
+{
+    pthread_mutex_lock(&lock);
+    struct shunt_request *found = shunt_map_remove(&table, word_of(handle), only);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static int end_request(struct shunt_request *request, int error, const MPI_Status *status)
+{
+    return atomic_exchange(&request->pending, false) ? request->kind->done(request, error, status) : MPI_SUCCESS;
+}
+
+int shunt_request_settle(struct shunt_request *request)
+{
+    MPI_Status status = { .MPI_ERROR = MPI_SUCCESS };
+    int flag = 0;
+
+    if (shunt_host.Request_get_status(request->handle, &flag, &status) != MPI_SUCCESS || !flag ||
+        status.MPI_ERROR != MPI_SUCCESS)
+        return shunt_request_track(request);
+    int rc = request->kind->done(request, MPI_SUCCESS, &status);
+    request->kind->release(request);
+    return rc;
+}
+
+int shunt_request_track(struct shunt_request *request)
+{
+    void *stale = NULL;
+
+    request->references = 1;
+    atomic_store(&request->pending, !request->persistent);
+    __atomic_add_fetch(&shunt_requests_tracked, 1, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&lock);
+    enum shunt_status entered = shunt_map_put(&table, word_of(request->handle), request, &stale);
+    pthread_mutex_unlock(&lock);
+    drop_tracked(stale);
+    /* Without memory its completion will not be seen. The record is never freed, for the host uses what it holds. */
+    if (entered != SHUNT_OK)
+        __atomic_sub_fetch(&shunt_requests_tracked, 1, __ATOMIC_RELAXED);
+    return entered == SHUNT_OK || request->comm == MPI_COMM_NULL ? MPI_SUCCESS : shunt_comm_fail(request->comm);
+}
+
+void shunt_request_forget(struct shunt_request *request)
+{
+    drop_tracked(take_out(request->handle, request));
+}
+
+void shunt_request_renew(MPI_Request handle)
+{
+    drop_tracked(take_out(handle, NULL));
+}
+
+/* ---- orphans ---- */
+
+/* The program frees a request that is under way: the handle is ours now, and the table's reference the orphans'. */
+static void adopt_orphan(struct shunt_request *request)
+{
+    if (!take_out(request->handle, request))
+        return;
+    pthread_mutex_lock(&lock);
+    request->next = orphans;
+    orphans = request;
+    __atomic_add_fetch(&shunt_requests_orphaned, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Asked in a way that raises no error: nobody would expect it in a call that has nothing to do with this request. */
+static bool has_ended(struct shunt_request *request)
+{
+    MPI_Status status = { .MPI_ERROR = MPI_SUCCESS };
+    int flag = 0;
+
+    if (shunt_host.Request_get_status(request->handle, &flag, &status) != MPI_SUCCESS || !flag)
+        return false;
+    end_request(request, status.MPI_ERROR, &status);
+    shunt_host.Request_free(&request->handle);
+    return true;
+}
+
+/* Each thread looks after those that no other thread is looking after. */
+void shunt_requests_look(void)
+{
+    struct shunt_request *mine, **at;
+    int saved = errno;
+
+    pthread_mutex_lock(&lock);
+    mine = orphans;
+    orphans = NULL;
+    pthread_mutex_unlock(&lock);
+    for (at = &mine; *at;) {
+        struct shunt_request *request = *at;
+        if (has_ended(request)) {
+            *at = request->next;
+            __atomic_sub_fetch(&shunt_requests_orphaned, 1, __ATOMIC_RELAXED);
+            drop_tracked(request);
+        } else {
+            at = &request->next;
+        }
+    }
+    pthread_mutex_lock(&lock);
+    *at = orphans;
+    orphans = mine;
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+}
+
+static bool has_orphan(MPI_Comm comm)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (struct shunt_request *request = orphans; request && !found; request = request->next)
+        found = comm == MPI_COMM_NULL || request->comm == comm;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Patience is for requests that nobody will ever match: the host MPI alone would not wait for them either. */
+void shunt_requests_drain(MPI_Comm comm)
+{
+    struct timespec start, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    for (now = start; now.tv_sec - start.tv_sec < PATIENCE && has_orphan(comm); clock_gettime(CLOCK_MONOTONIC, &now)) {
+        shunt_requests_look();
+        sched_yield();
+    }
+}
+
+void shunt_requests_clear(void)
+{
+    struct shunt_request *request;
+
+    while ((request = shunt_map_pop(&table)))
+        drop_tracked(request);
+}
+
+void shunt_requests_abandon(void)
+{
+    __atomic_store_n(&shunt_requests_tracked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&shunt_requests_orphaned, 0, __ATOMIC_RELAXED);
+    shunt_map_abandon(&table);
+}
+
+/* ---- a call on requests ---- */
+
+/* What a call needs afterwards; of the records found each has one reference. */
+struct watch {
+    MPI_Status *statuses; /* the program's, or our own */
+    struct shunt_request *of[]; /* by place in the program's array; NULL: none of ours */
+};
+
+static struct watch *make_watch(struct shunt_wait *wait)
+{
+    size_t n = (size_t)wait->n_requests, head = sizeof(struct watch) + n * sizeof(struct shunt_request *);
+    struct watch *watch = malloc(head + n * sizeof(MPI_Status));
+
+    if (!watch)
+        return NULL;
+    memset(watch, 0, head + n * sizeof(MPI_Status));
+    if (wait->statuses == MPI_STATUS_IGNORE || wait->statuses == MPI_STATUSES_IGNORE)
+        wait->statuses = (MPI_Status *)((char *)watch + head);
+    watch->statuses = wait->statuses;
+    return watch;
+}
+
+/* Find our records of the call's requests. False: there was no memory to hold them. */
+static bool find_watched(struct shunt_wait *wait, struct watch **watch)
+{
+    bool found = true;
+
+    *watch = NULL;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < wait->n_requests && found; i++) {
+        struct shunt_request *request = shunt_map_find(&table, word_of(wait->requests[i]));
+        if (!request)
+            continue;
+        if (!*watch)
+            found = (*watch = make_watch(wait)) != NULL;
+        if (found) {
+            request->references++;
+            (*watch)->of[i] = request;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void drop_watch(struct watch *watch, int n)
+{
+    for (int i = 0; i < n; i++)
+        drop_reference(watch->of[i]);
+    free(watch);
+}
+
+/* ---- what has completed ---- */
+
+/* Number i has ended or not; its status, where it has one, is number `at`. Answers the error for the program. */
+static int settle(const struct shunt_wait *wait, struct watch *watch, int i, int at, int error)
+{
+    struct shunt_request *request = watch->of[i];
+    int class = MPI_SUCCESS;
+
+    if (!request)
+        return MPI_SUCCESS;
+    if (error != MPI_SUCCESS) {
+        shunt_host.Error_class(error, &class);
+        if (class == MPI_ERR_IN_STATUS) {
+            error = watch->statuses[at].MPI_ERROR;
+            shunt_host.Error_class(error, &class);
+        }
+        if (class == MPI_ERR_PENDING)
+            return MPI_SUCCESS;
+        /* An error of the call itself leaves requests as they are. */
+        if (error != MPI_SUCCESS && !request->persistent && wait->requests[i] != MPI_REQUEST_NULL)
+            return MPI_SUCCESS;
+    }
+    int rc = end_request(request, error, &watch->statuses[at]);
+    if (!request->persistent && wait->requests[i] == MPI_REQUEST_NULL)
+        shunt_request_forget(request);
+    return rc;
+}
+
+static int settle_all(const struct shunt_wait *wait, struct watch *watch, int error)
+{
+    int rc = MPI_SUCCESS;
+
+    for (int i = 0; i < wait->n_requests; i++) {
+        int of_one = settle(wait, watch, i, i, error);
+        rc = rc == MPI_SUCCESS ? of_one : rc;
+    }
+    return rc;
+}
+
+static int settle_some(const struct shunt_wait *wait, struct watch *watch, int error)
+{
+    int rc = MPI_SUCCESS;
+
+    for (int k = 0; *wait->index != MPI_UNDEFINED && k < *wait->index; k++) {
+        int of_one = settle(wait, watch, wait->indices[k], k, error);
+        rc = rc == MPI_SUCCESS ? of_one : rc;
+    }
+    return rc;
+}
+
+static int settle_call(const struct shunt_wait *wait, struct watch *watch, int error)
+{
+    if (error == MPI_SUCCESS && wait->flag && !*wait->flag)
+        return MPI_SUCCESS;
+    if (!wait->index)
+        return settle_all(wait, watch, error);
+    if (wait->indices)
+        return settle_some(wait, watch, error);
+    int i = *wait->index;
+    return i != MPI_UNDEFINED && i >= 0 && i < wait->n_requests ? settle(wait, watch, i, 0, error) : MPI_SUCCESS;
+}
+
+/* ---- hooks ---- */
+
+/* True: the request is ours from now on, and the program's handle is gone. */
+static bool free_request(struct shunt_wait *wait, struct watch *watch)
+{
+    if (!atomic_load(&watch->of[0]->pending))
+        return false;
+    adopt_orphan(watch->of[0]);
+    wait->requests[0] = MPI_REQUEST_NULL;
+    drop_watch(watch, 1);
+    shunt_requests_look();
+    return true;
+}
+
+/* Start those that are not under way. What is not started here is watched no longer. */
+static int start_requests(struct shunt_wait *wait, struct watch *watch)
+{
+    int rc = MPI_SUCCESS;
+
+    for (int i = 0; i < wait->n_requests; i++) {
+        struct shunt_request *request = watch->of[i];
+        if (!request)
+            continue;
+        if (rc != MPI_SUCCESS || atomic_exchange(&request->pending, true)) {
+            drop_reference(request);
+            watch->of[i] = NULL;
+        } else if (request->kind->start) {
+            rc = request->kind->start(request);
+        }
+    }
+    return rc;
+}
+
+static void unstart_requests(const struct shunt_wait *wait, struct watch *watch)
+{
+    for (int i = 0; i < wait->n_requests; i++)
+        if (watch->of[i])
+            atomic_store(&watch->of[i]->pending, false);
+}
+
+static bool is_start(enum shunt_call_id id)
+{
+    return id == SHUNT_CALL_Start || id == SHUNT_CALL_Startall;
+}
+
+static bool is_pready(enum shunt_call_id id)
+{
+    return id == SHUNT_CALL_Pready || id == SHUNT_CALL_Pready_range || id == SHUNT_CALL_Pready_list;
+}
+
+static int handle_pieces(const struct shunt_wait *wait, struct shunt_request *request)
+{
+    int rc = MPI_SUCCESS;
+
+    if (!request->kind->piece)
+        return rc;
+    for (int i = 0; wait->partitions && i < wait->n_partitions && rc == MPI_SUCCESS; i++)
+        rc = request->kind->piece(request, wait->partitions[i]);
+    for (int i = wait->partition; !wait->partitions && i <= wait->last_partition && rc == MPI_SUCCESS; i++)
+        rc = request->kind->piece(request, i);
+    return rc;
+}
+
+/* What is ours to do before the host's call, with some request found. Answers its error. */
+static int prepare_call(struct shunt_wait *wait, struct watch *watch)
+{
+    int rc = MPI_SUCCESS;
+
+    if (is_pready(wait->id))
+        return handle_pieces(wait, watch->of[0]);
+    if (is_start(wait->id) && (rc = start_requests(wait, watch)) != MPI_SUCCESS)
+        unstart_requests(wait, watch);
+    return rc;
+}
+
+bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
+{
+    struct watch *watch;
+    int saved = errno;
+    bool over = false;
+
+    if (shunt_life_forked() || !wait->requests)
+        return false;
+    *rc = MPI_SUCCESS;
+    if (!find_watched(wait, &watch)) {
+        *rc = shunt_comm_fail(MPI_COMM_SELF);
+        over = true;
+    } else if (watch) {
+        *rc = prepare_call(wait, watch);
+        if (*rc != MPI_SUCCESS)
+            drop_watch(watch, wait->n_requests);
+        over = *rc != MPI_SUCCESS || (wait->id == SHUNT_CALL_Request_free && free_request(wait, watch));
+    }
+    *kept = over ? NULL : watch;
+    errno = saved;
+    return over;
+}
+
+int shunt_hook_done_after(const struct shunt_wait *wait, void *kept, int rc)
+{
+    struct watch *watch = kept;
+    int saved = errno, ours = MPI_SUCCESS;
+
+    if (wait->id == SHUNT_CALL_Request_free) {
+        if (wait->requests[0] == MPI_REQUEST_NULL)
+            shunt_request_forget(watch->of[0]);
+    } else if (is_start(wait->id)) {
+        if (rc != MPI_SUCCESS)
+            unstart_requests(wait, watch);
+    } else if (wait->id == SHUNT_CALL_Parrived) {
+        if (rc == MPI_SUCCESS && *wait->flag)
+            ours = handle_pieces(wait, watch->of[0]);
+    } else if (!is_pready(wait->id)) {
+        ours = settle_call(wait, watch, rc);
+    }
+    drop_watch(watch, wait->n_requests);
+    errno = saved;
+    return rc == MPI_SUCCESS ? ours : rc;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Requests of the host MPI on whose completion something of ours depends: communicators on their way, images that are
+ * to be copied back or given back.
+ *
+ * The program holds the host's own handles throughout. A table leads from a handle to our record, and the hooks of the
+ * calls that complete and start requests (class done) look there. The host completes a request; then the hook sees what
+ * became of it, from the status, and does what is ours before the program goes on. A handle that the host gives out anew
+ * replaces what is left of an older one.
+ */
+#ifndef SHUNT_MPI_REQUEST_H
+#define SHUNT_MPI_REQUEST_H
+
+#include <stdatomic.h>
+
+#include "mpi/call.h"
+
+struct shunt_request;
+
+/* What is ours to do. Each answers MPI_SUCCESS or the error of the program's call. */
+struct shunt_request_kind {
+    /* The operation has ended, with this status; `error` is not MPI_SUCCESS where it failed. Once for each start. */
+    int (*done)(struct shunt_request *request, int error, const MPI_Status *status);
+    /* Persistent requests: the host is about to start it. NULL: nothing to do. */
+    int (*start)(struct shunt_request *request);
+    /* Partitioned ones: this partition is about to be ready, or has arrived. Several threads at once. NULL: nothing. */
+    int (*piece)(struct shunt_request *request, int partition);
+    /* Nobody refers to the record any more: free it. */
+    void (*release)(struct shunt_request *request);
+};
+
+/* To be embedded in what somebody keeps for a request. The first four are his to set, the rest is zero at first. */
+struct shunt_request {
+    const struct shunt_request_kind *kind;
+    MPI_Request handle;
+    MPI_Comm comm; /* whose end must wait for it; or MPI_COMM_NULL */
+    bool persistent;
+    atomic_bool pending; /* started, and `done` has not been called */
+    int references;      /* of the table or the orphans, and of calls that watch it; under the table's lock */
+    struct shunt_request *next; /* among the orphans */
+};
+
+/* Track a request that the host has just given out. Answers MPI_SUCCESS, or an error where there is no memory for it. */
+int shunt_request_track(struct shunt_request *request);
+
+/*
+ * The same for one that may be complete already, so that `done` and `release` are called at once: hosts give out one
+ * handle for many such requests. Drives the host's progress, which Open MPI's Comm_idup does not survive between calls.
+ */
+int shunt_request_settle(struct shunt_request *request);
+
+/* Forget a record if it is the one under its handle: what it is for has been done in another way. */
+void shunt_request_forget(struct shunt_request *request);
+
+/* The host has given out this handle, and nothing depends on it. */
+void shunt_request_renew(MPI_Request handle);
+
+/*
+ * Requests that the program has freed while they were under way are completed by us, in whatever call comes next
+ * (shunt_requests_look of call.h). Wait a while until none of the communicator is left, or with MPI_COMM_NULL none at all.
+ */
+void shunt_requests_drain(MPI_Comm comm);
+
+/* At the end of MPI: drop all records; in the child after fork: forget them, touch nothing. */
+void shunt_requests_clear(void);
+void shunt_requests_abandon(void);
+
+#endif
