@@ -7,41 +7,10 @@
  */
 #include <errno.h>
 
-#include "base/conf.h"
-#include "base/stats.h"
-#include "coll/task.h"
+#include "cuda/gpu.h"
 #include "mpi/comm.h"
-#include "mpi/image.h"
 #include "mpi/life.h"
-
-static enum shunt_coll find_coll(unsigned id)
-{
-    switch (id) {
-#define CASE(call, coll) case SHUNT_CALL_##call: return SHUNT_COLL_##coll;
-        CASE(Bcast, BCAST)
-        CASE(Reduce, REDUCE)
-        CASE(Scan, SCAN)
-        CASE(Exscan, EXSCAN)
-        CASE(Reduce_scatter_block, REDUCE_SCATTER_BLOCK)
-        CASE(Reduce_scatter, REDUCE_SCATTER)
-        CASE(Gather, GATHER)
-        CASE(Gatherv, GATHERV)
-        CASE(Scatter, SCATTER)
-        CASE(Scatterv, SCATTERV)
-        CASE(Allgather, ALLGATHER)
-        CASE(Allgatherv, ALLGATHERV)
-        CASE(Alltoall, ALLTOALL)
-        CASE(Alltoallv, ALLTOALLV)
-        CASE(Alltoallw, ALLTOALLW)
-        CASE(Neighbor_allgather, NEIGHBOR_ALLGATHER)
-        CASE(Neighbor_allgatherv, NEIGHBOR_ALLGATHERV)
-        CASE(Neighbor_alltoall, NEIGHBOR_ALLTOALL)
-        CASE(Neighbor_alltoallv, NEIGHBOR_ALLTOALLV)
-        CASE(Neighbor_alltoallw, NEIGHBOR_ALLTOALLW)
-#undef CASE
-    default: return SHUNT_NCOLLS;
-    }
-}
+#include "mpi/tally.h"
 
 /* A buffer may be in device memory. */
 static __attribute__((noinline)) bool stage_call(struct shunt_call *call, int *rc, void **kept)
@@ -53,9 +22,7 @@ static __attribute__((noinline)) bool stage_call(struct shunt_call *call, int *r
     struct shunt_images *images = shunt_images_own();
     enum shunt_status status = shunt_images_make(call, images);
     if (status == SHUNT_OK) {
-        /* The datatype's size is a call of the host, so it is asked only for who wants to see it. */
-        shunt_stats_count(find_coll(call->id), SHUNT_PATH_STAGED, SHUNT_REASON_NO_ALGORITHM,
-                          shunt_conf->stats ? shunt_images_bytes(images) : 0);
+        shunt_tally_staged(call, images);
         status = shunt_images_fill(images);
     }
     errno = saved;

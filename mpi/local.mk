@@ -30,6 +30,8 @@ mpi_sources += \
 	%reldir%/shim.h \
 	%reldir%/staged.c \
 	%reldir%/staged.h \
+	%reldir%/tally.c \
+	%reldir%/tally.h \
 	%reldir%/types.c \
 	%reldir%/types.def \
 	%reldir%/types.h

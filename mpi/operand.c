@@ -74,7 +74,7 @@ static const struct shape shapes[SHUNT_NCALLS] = {
 
 static const uint16_t families[SHUNT_NCALLS] = { SHUNT_CALL_FAMILIES };
 
-static unsigned find_family(unsigned id)
+unsigned shunt_call_family(unsigned id)
 {
     return families[id] ? families[id] : id;
 }
@@ -241,7 +241,7 @@ static bool has_counts(unsigned family, bool recv)
 static struct rows find_rows(const struct shunt_call *call, const struct shape *shape, bool recv,
                              const struct groups *groups)
 {
-    unsigned family = find_family(call->id);
+    unsigned family = shunt_call_family(call->id);
     bool second = recv && shape->two_counts, reduces = family == SHUNT_CALL_Reduce_scatter;
     struct rows rows = { .type = second ? call->recvtype : call->datatype,
                          .large = call->large,
@@ -405,7 +405,7 @@ void shunt_operand_look(struct shunt_operand *operand)
 enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shunt_operand *send,
                                       struct shunt_operand *recv)
 {
-    const struct shape *shape = &shapes[find_family(call->id)];
+    const struct shape *shape = &shapes[shunt_call_family(call->id)];
     struct groups groups = { 0 };
     enum shunt_status status = SHUNT_PASS;
 

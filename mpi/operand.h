@@ -39,6 +39,9 @@ struct shunt_operand {
     bool mixed;  /* and there may be host memory, too */
 };
 
+/* The id of the blocking form of a call, or of the call itself if it has none. */
+unsigned shunt_call_family(unsigned id);
+
 /*
  * The operands of a call. In place, and where a call has one buffer only, that is recv. OK: at least one is staged.
  * PASS: none is, or the call has none, or is wrong; then there is nothing to release, and neither is after an error.
