@@ -134,6 +134,18 @@ def read_stats(text):
     return stats
 
 
+def staged(result):
+    """Staged calls by name, without Allreduce; all must be for want of an algorithm."""
+    found, reasons = collections.Counter(), collections.Counter()
+    for line in result.err.splitlines():
+        if words := re.search(r"shunt \[.*\]\s+(\w+)\s+staged\s+(\d+) calls", line):
+            found[words[1]] += int(words[2])
+        elif words := re.search(r"shunt \[.*\]\s+(\w+): (\d+) staged: no device algorithm for this call yet", line):
+            reasons[words[1]] += int(words[2])
+    assert found == reasons, str(result)
+    return found
+
+
 # ---- starting ----
 
 def preload_words():

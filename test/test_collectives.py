@@ -1,26 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Blocking collectives without a device algorithm take device memory by way of host memory, whatever the host MPI."""
-import collections
-import re
-
 import pytest
 
-from harness import mpirun
+from harness import mpirun, staged
 
 PAIRS = ["D:D", "A:V", "H:D", "D:M", "D:H", "E:R", "DH:HD", "P:S", "HM:MD", "M:D", "DH:D", "H:H"]
 CALLS = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "gather", "scatter", "allgather", "alltoall"}
-
-
-def staged(result):
-    """Staged calls by collective, without Allreduce; all must be for want of an algorithm."""
-    found, reasons = collections.Counter(), collections.Counter()
-    for line in result.err.splitlines():
-        if words := re.search(r"shunt \[.*\]\s+(\w+)\s+staged\s+(\d+) calls", line):
-            found[words[1]] += int(words[2])
-        elif words := re.search(r"shunt \[.*\]\s+(\w+): (\d+) staged: no device algorithm for this call yet", line):
-            reasons[words[1]] += int(words[2])
-    assert found == reasons, str(result)
-    return found
 
 
 def check(family, ranks, *words, **more):

@@ -134,6 +134,19 @@ static void test_table_of_a_process(void **state)
     expect_line(false, "  no collective was called");
 }
 
+static void test_always_staged(void **state)
+{
+    (void)state;
+    shunt_stats_count(SHUNT_STATS_COLLS + 1, SHUNT_PATH_STAGED, SHUNT_REASON_NO_ALGORITHM, 5);
+    shunt_stats_count(SHUNT_STATS_COLLS + 1, SHUNT_PATH_STAGED, SHUNT_REASON_NO_ALGORITHM, 6);
+    shunt_stats_count(SHUNT_STATS_COLLS + 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE, 6);
+    shunt_stats_count(SHUNT_STATS_COLLS + SHUNT_STATS_STAGED, SHUNT_PATH_STAGED, SHUNT_REASON_NO_ALGORITHM, 6);
+    shunt_stats_finish(NULL);
+    expect_line(false, "statistics of 1 process:");
+    expect_line(false, "  collective11 staged                 2 calls               11 bytes");
+    expect_line(false, "  collective11: 2 staged: no device algorithm for this call yet");
+}
+
 static void test_out_of_range(void **state)
 {
     (void)state;
@@ -269,6 +282,7 @@ int main(void)
     shunt_stats_names(colls, 2, algos, 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_table_of_a_process, before, after),
+        cmocka_unit_test_setup_teardown(test_always_staged, before, after),
         cmocka_unit_test_setup_teardown(test_out_of_range, before, after),
         cmocka_unit_test_setup_teardown(test_silent_unless_asked, before, after),
         cmocka_unit_test_setup_teardown(test_last_prints_the_sum, before, after),

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Calls that have no device algorithm take device memory by way of host memory, whatever the host MPI: each is compared
+with the same call on host memory, byte by byte."""
+import pytest
+
+from harness import mpirun, staged
+
+PAIRS = ["D:D", "A:V", "H:D", "E:R", "DH:HD"]
+MORE = ["D:M", "D:H", "P:S", "HM:MD", "M:D", "DH:D", "H:H", "B:X"]
+CALLS = {
+    "check_rows": {"gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "reduce_scatter", "neighbor_allgather",
+                   "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"},
+}
+
+
+def check(family, ranks, program, *words, **more):
+    """Each call on device memory is staged, and none on host memory is."""
+    result = mpirun(family, ranks, program, *words, **more)
+    summary, found = result.checked(), staged(result)
+    assert found.total() == summary["device"] and set(found) <= CALLS[program], str(result)
+    return set(found)
+
+
+@pytest.mark.parametrize("program", CALLS)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_every_call(family, ranks, program):
+    pairs = PAIRS if ranks == 2 and family == "openmpi" else ["D:D", "HM:MD"]
+    assert check(family, ranks, program, *pairs) == CALLS[program]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", CALLS)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_every_kind(family, ranks, program):
+    check(family, ranks, program, *PAIRS, *MORE, limit=300)
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("program", CALLS)
+def test_large_counts(family, program):
+    """Where the host has the functions for them."""
+    check(family, 2, program, "large", "D:HD")
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_many_pieces(family, program):
+    """Messages of several pieces, more than the pool has; and no pinned memory at all."""
+    check(family, 2, program, "D:D", settings={"SHUNT_STAGE_CHUNK": "4k", "SHUNT_STAGE_SIZE": "8k"})
+    check(family, 2, program, "D:D", settings={"SHUNT_STAGE_SIZE": "0"})
+
+
+@pytest.mark.parametrize("program", CALLS)
+def test_host_memory(family, program):
+    """Counted by nobody: it is the host MPI's."""
+    assert not check(family, 2, program, "H:H", "P:P")
