@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What lies in the arena, and this process's view of it. Only for base/arena*.c, base/pool.c and base/board.c.
+ * What lies in the arena, and this process's view of it. Only for base/arena*.c, base/pool.c, base/board.c
+ * and base/tree.c.
  *
  *     header | processes | cards | statistics | buckets | refused | posts | boards | rings
  *
@@ -34,6 +35,8 @@ enum {
     SHARED_BUCKETS = 1024,    /* of the table of boards */
     SHARED_REFUSED = 256,     /* keys that are remembered as refused */
     SHARED_ENTRIES = 256,     /* operations of a board that can be under way */
+    SHARED_TREES = 16,        /* of a board of more than SHUNT_BOARD_RANKS members */
+    SHARED_GROUP = 8,         /* members that arrive in one word of such a board */
     SHARED_POSTS_MOST = 65536 /* an entry names its posts by 16 bits */
 };
 
@@ -76,8 +79,21 @@ struct shared_entry {
     uint16_t post[SHUNT_BOARD_RANKS]; /* of each member that has arrived; written by that member alone */
 };
 
+/* An operation of a board of more members: see tree.c. Each word has a cache line. */
+struct shared_tree {
+    _Alignas(SHARED_LINE) _Atomic uint64_t root;
+    uint32_t decider; /* the member whose post has the verdict; written before the root's word says RUN */
+    struct {
+        _Alignas(64) _Atomic uint64_t word;
+    } group[SHUNT_TREE_RANKS / SHARED_GROUP];
+    uint16_t post[SHUNT_TREE_RANKS]; /* as in shared_entry */
+};
+
 struct shared_ring {
-    struct shared_entry entry[SHARED_ENTRIES];
+    union {
+        struct shared_entry entry[SHARED_ENTRIES];
+        struct shared_tree tree[SHARED_TREES];
+    };
 };
 
 /* Followed by a line for each member. All but `ring` and `poisoned` change under the table lock only. */
@@ -88,7 +104,7 @@ struct shared_board {
     uint32_t n;
     uint32_t closed; /* members that have closed: the last of all n frees, however late some open */
     struct shunt_key key;
-    uint8_t slot[SHUNT_BOARD_RANKS];
+    uint8_t slot[SHUNT_TREE_RANKS];
     struct shared_line passed[]; /* operations that each member has passed */
 };
 
@@ -102,12 +118,12 @@ struct shared_refused {
 /* Memory for blocks of a few fixed sizes: fresh lines and, for each size, a list of blocks given back. */
 struct shared_pool {
     _Atomic uint32_t fresh, end; /* lines never used yet */
-    _Atomic uint32_t freed[SHUNT_BOARD_RANKS + 1]; /* by number of members (rings: 0): a line, or 0 */
+    _Atomic uint32_t freed[SHUNT_TREE_RANKS + 1]; /* by number of members (rings: 0): a line, or 0 */
 };
 
 /* ---- the whole ---- */
 
-#define SHARED_MAGIC  0x31616e6572417374u /* changes with the layout */
+#define SHARED_MAGIC  0x32616e6572417374u /* changes with the layout */
 #define SHARED_SEALED 0x80000000u
 
 struct shared_arena {
@@ -132,6 +148,9 @@ static_assert(sizeof(struct shared_line) == SHARED_LINE, "a counter has a line")
 static_assert(sizeof(struct shared_post) % SHARED_LINE == 0, "posts are whole lines");
 static_assert(sizeof(struct shared_entry) == 64, "an entry is one cache line");
 static_assert(sizeof(struct shared_ring) % SHARED_LINE == 0, "rings are whole lines");
+static_assert(sizeof(struct shared_ring) == SHARED_ENTRIES * sizeof(struct shared_entry), "a ring of trees is no larger");
+static_assert(SHUNT_TREE_RANKS / SHARED_GROUP <= 8, "a root's word has two bits for each group");
+static_assert(sizeof(struct shared_board) == SHARED_LINE, "a board is a line and one for each member");
 static_assert(SHUNT_CARD_BYTES % SHARED_LINE == 0 && SHUNT_STATS_BYTES % SHARED_LINE == 0, "pages are whole lines");
 static_assert(SHUNT_ARENA_PROCS <= 256, "a board names slots by 8 bits");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics in shared memory must be lock-free");

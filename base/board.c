@@ -12,6 +12,8 @@
  *     RUN, STAGE          members leave
  *     RUN, STAGE -> FREE  by the last to leave, who gives the posts back. Lap and reason stay for latecomers.
  *
+ * Where there are more than 16 members they arrive by a tree of such words, see tree.c.
+ *
  * Next to it there is one counter for each member, `passed`: how many operations it has passed, whether it arrived in
  * them or not. A member that has passed s and has not arrived in it runs it on the host.
  */
@@ -21,7 +23,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/arena_layout.h"
+#include "base/board_inner.h"
 #include "base/conf.h"
 #include "base/log.h"
 
@@ -32,77 +34,9 @@ enum {
     SPINS = 20000,              /* turns of a wait loop, about 1 ms: then a yield costs nothing, and others may need it */
 };
 
-/* This process's view of a board. */
-struct shunt_board {
-    struct shared_line *passed; /* of this member: in the arena, or `own` */
-    uint64_t sequence;          /* operations passed: the next one's number. Only the member's own calls change it */
-    struct shunt_arena *arena;
-    struct shared_board *shared; /* NULL: only counts */
-    int n, me;
-    _Atomic uint32_t uses;     /* 1 while open, and 1 for each round */
-    _Atomic uint64_t look_at;  /* ns: when to look next whether members live */
-    _Atomic uint32_t polls;    /* that found nothing. Two threads may lose a count, which is no matter */
-    int *slots;
-    struct shared_line own; /* more than SHUNT_BOARD_RANKS members: nobody else reads it */
-};
-
-/* ---- the word ---- */
-
-enum state { FREE, UNDECIDED, STAGE, RUN };
-
-struct word {
-    uint32_t lap;     /* sequence / 256, modulo 2^29. Compared for equality only */
-    uint32_t arrived; /* a bit for each member */
-    uint32_t left;    /* how many of them */
-    enum state state;
-    uint32_t by;      /* RUN: the member whose post has the verdict */
-    enum shunt_reason reason; /* STAGE, and FREE after STAGE */
-};
-
-static_assert(SHUNT_BOARD_RANKS <= 16 && SHUNT_NREASONS <= 256, "the word's fields");
-
-static inline uint64_t pack_word(struct word word)
-{
-    return (uint64_t)word.arrived | (uint64_t)word.left << 16 | (uint64_t)word.state << 21 | (uint64_t)word.by << 23 |
-           (uint64_t)word.reason << 27 | (uint64_t)word.lap << 35;
-}
-
-static inline struct word unpack_word(uint64_t bits)
-{
-    return (struct word){
-        .arrived = bits & 0xffff,
-        .left = bits >> 16 & 31,
-        .state = bits >> 21 & 3,
-        .by = bits >> 23 & 15,
-        .reason = bits >> 27 & 255,
-        .lap = (uint32_t)(bits >> 35),
-    };
-}
-
-static uint32_t lap_of(uint64_t sequence)
-{
-    return (uint32_t)(sequence / SHARED_ENTRIES) & 0x1fffffff;
-}
-
 static uint32_t all_members(const struct shunt_board *board)
 {
     return (1u << board->n) - 1;
-}
-
-/*
- * Change the word from *bits to `to`. False: another was faster, *bits is the word now.
- * Release: what this process wrote before (its post, its verdict, the end of its reading) is seen by whoever reads
- * the new word. Acquire: it sees what all before it have released, since each change continues the same chain.
- */
-static bool swap_word(struct shared_entry *entry, uint64_t *bits, struct word to)
-{
-    return atomic_compare_exchange_strong_explicit(&entry->word, bits, pack_word(to), memory_order_acq_rel,
-                                                   memory_order_acquire);
-}
-
-static struct shared_post *post_of(const struct shunt_board *board, const struct shared_entry *entry, int member)
-{
-    return shared_post(board->arena->shared, entry->post[member]);
 }
 
 static uint64_t now_ns(void)
@@ -147,7 +81,7 @@ enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key k
     int kept = errno;
     enum shunt_status status = SHUNT_OK;
     struct shunt_board *board = new_board(arena, n, slots, me);
-    bool shared = n <= SHUNT_BOARD_RANKS; /* rule 9: larger ones only count */
+    bool shared = n <= SHUNT_TREE_RANKS; /* rule 9: larger ones only count */
     if (board && shared) {
         status = shunt_pool_open(arena, key, n, slots, &board->shared);
         if (status == SHUNT_OK)
@@ -212,7 +146,7 @@ bool shunt_board_ahead(const struct shunt_board *board, int rank)
 {
     /* acquire: what that member published before it passed is seen */
     return board->shared &&
-           atomic_load_explicit(&board->shared->passed[rank].value, memory_order_acquire) > board->sequence;
+           member_passed(board, rank, board->sequence);
 }
 
 bool shunt_board_bereft(const struct shunt_board *board)
@@ -225,8 +159,7 @@ bool shunt_board_bereft(const struct shunt_board *board)
 
 /* ---- arriving ---- */
 
-/* Why no operation of this board can run on the GPUs, whatever the ranks bring; NONE. */
-static enum shunt_reason board_trouble(const struct shunt_board *board)
+enum shunt_reason shunt_board_trouble(const struct shunt_board *board)
 {
     if (!board->shared)
         return SHUNT_REASON_TOO_MANY_RANKS;
@@ -239,29 +172,15 @@ static enum shunt_reason board_trouble(const struct shunt_board *board)
 }
 
 /*
- * Rule 2: may this member arrive in the entry as it is? NONE, or why not. A free entry can be taken whatever lap it
- * was used for last: if the others are ahead, this member finds them as host ranks at its first look. An entry of the
- * same lap that was staged and left by all has the reason still.
- */
-static enum shunt_reason entry_trouble(struct word word, uint32_t lap)
-{
-    if (word.state == FREE)
-        return word.lap == lap ? word.reason : SHUNT_REASON_NONE;
-    if (word.lap != lap)
-        return SHUNT_REASON_BOARD_FULL; /* 256 operations ago somebody has not left yet, or we are that far behind */
-    return word.state == UNDECIDED ? SHUNT_REASON_NONE : word.reason;
-}
-
-/*
- * Rule 2: arrive, all fallible work done, the post in place. NONE: arrived, *arrived_p says who has by now. Else
+ * Rule 2: arrive, all fallible work done, the post in place. NONE: arrived, *last: as the last of all. Else
  * nothing has happened; every doubt ends here, since a rank that only passes never harms.
  */
 static enum shunt_reason enter_entry(struct shunt_board *board, struct shared_entry *entry, uint16_t post,
-                                     uint32_t *arrived_p)
+                                     bool *last)
 {
-    uint32_t lap = lap_of(board->sequence), bit = 1u << board->me;
+    uint32_t lap = lap_of(board->sequence, SHARED_ENTRIES), bit = 1u << board->me;
     /* acquire: a free entry was left by all, our place in it is no longer read */
-    uint64_t bits = atomic_load_explicit(&entry->word, memory_order_acquire);
+    uint64_t bits = load_word(&entry->word);
     struct word to;
     do {
         struct word word = unpack_word(bits);
@@ -274,39 +193,26 @@ static enum shunt_reason enter_entry(struct shunt_board *board, struct shared_en
         /* Only now: in another lap the place may hold a post that is still being read. Nobody else writes it, and
            nobody reads it before our bit is set. */
         entry->post[board->me] = post;
-    } while (!swap_word(entry, &bits, to));
-    *arrived_p = to.arrived;
+    } while (!swap_word(&entry->word, &bits, to));
+    *last = to.arrived == all_members(board);
     return SHUNT_REASON_NONE;
 }
 
 /* ---- deciding ---- */
 
-/* UNDECIDED -> STAGE. Without effect where it is decided. */
-static void stage(struct shared_entry *entry, uint64_t bits, enum shunt_reason reason)
-{
-    struct word to;
-    do {
-        to = unpack_word(bits);
-        if (to.state != UNDECIDED)
-            return;
-        to.state = STAGE;
-        to.reason = reason;
-    } while (!swap_word(entry, &bits, to));
-}
-
 /* What the posts come to: NONE to run, with *verdict filled; else why not. */
-static enum shunt_reason judge(struct shunt_board *board, struct shared_entry *entry, shunt_decide decide,
-                               void *context, struct shunt_verdict *verdict)
+static enum shunt_reason judge(struct shunt_board *board, const uint16_t *post, shunt_decide decide, void *context,
+                               struct shunt_verdict *verdict)
 {
-    const struct shunt_post *posts[SHUNT_BOARD_RANKS];
+    const struct shunt_post *posts[SHUNT_TREE_RANKS];
     bool neutral = true;
     for (int i = 0; i < board->n; i++) {
-        posts[i] = &post_of(board, entry, i)->post;
+        posts[i] = &post_at(board, post, i)->post;
         neutral &= (posts[i]->flags & SHUNT_POST_NEUTRAL) != 0;
     }
     if (neutral)
         return SHUNT_REASON_NEUTRAL; /* rule 5: all neutral is nothing for the GPUs */
-    enum shunt_reason trouble = board_trouble(board);
+    enum shunt_reason trouble = shunt_board_trouble(board);
     if (trouble != SHUNT_REASON_NONE)
         return trouble;
     memset(verdict, 0, sizeof *verdict);
@@ -321,38 +227,44 @@ static enum shunt_reason judge(struct shunt_board *board, struct shared_entry *e
  * The launch lock covers the ticket *and* the change to RUN: whoever sees the operation of ticket t as RUN and then
  * looks at its other operations finds all its smaller tickets as RUN too. Without, two ranks could launch two
  * operations in opposite orders, and their kernels would wait for each other (rule 6).
+ *
+ * *decider, where it is wanted, gets this member before the word changes; else the word has it.
  */
-static void decide_round(struct shunt_board *board, struct shared_entry *entry, shunt_decide decide, void *context)
+static void decide_round(struct shunt_board *board, _Atomic uint64_t *at, const uint16_t *post, uint32_t *decider,
+                         shunt_decide decide, void *context)
 {
     struct shared_arena *shared = board->arena->shared;
-    struct shared_post *mine = post_of(board, entry, board->me);
+    struct shared_post *mine = post_at(board, post, board->me);
     if (!shunt_shared_lock(&shared->launch_lock)) {
-        stage(entry, atomic_load_explicit(&entry->word, memory_order_acquire), SHUNT_REASON_PEER_VETO);
+        stage_word(at, SHUNT_REASON_PEER_VETO);
         return;
     }
     /* acquire: the posts of all who arrived */
-    uint64_t bits = atomic_load_explicit(&entry->word, memory_order_acquire);
+    uint64_t bits = load_word(at);
     struct word to = unpack_word(bits);
     if (to.state == UNDECIDED) {
-        enum shunt_reason reason = judge(board, entry, decide, context, &mine->verdict);
+        enum shunt_reason reason = judge(board, post, decide, context, &mine->verdict);
         to.state = reason == SHUNT_REASON_NONE ? RUN : STAGE;
         to.reason = reason;
-        to.by = (uint32_t)board->me;
+        if (decider)
+            *decider = (uint32_t)board->me;
+        else
+            to.by = (uint32_t)board->me;
         /* Taken before the change: a holder killed between the two leaves a gap, never a ticket for the next one to
            take again. A veto that comes first leaves a gap too. */
         if (to.state == RUN)
             mine->verdict.ticket = ++shared->tickets;
         /* fails only after a veto: nobody can arrive any more, and nobody leaves before the decision */
-        swap_word(entry, &bits, to);
+        swap_word(at, &bits, to);
     }
     shunt_shared_unlock(&shared->launch_lock);
 }
 
-/* Fill a post and arrive with it; NONE: arrived. */
-static enum shunt_reason try_arrive(struct shunt_board *board, const struct shunt_post *post,
-                                    struct shared_entry **entry_p, uint32_t *arrived_p)
+/* Fill a post and arrive with it; NONE: arrived, *last: as the last of all. */
+static enum shunt_reason try_arrive(struct shunt_board *board, const struct shunt_post *post, void **entry_p,
+                                    bool *last)
 {
-    enum shunt_reason trouble = board_trouble(board);
+    enum shunt_reason trouble = shunt_board_trouble(board);
     if (trouble != SHUNT_REASON_NONE)
         return trouble;
     /* Rule 8: as long as nobody on the node has used device memory, a rank with nothing to do is a host rank, and
@@ -366,20 +278,35 @@ static enum shunt_reason try_arrive(struct shunt_board *board, const struct shun
     if (index < 0)
         return SHUNT_REASON_BOARD_FULL;
     shared_post(board->arena->shared, (uint32_t)index)->post = *post;
-    *entry_p = &ring->entry[board->sequence % SHARED_ENTRIES];
-    trouble = enter_entry(board, *entry_p, (uint16_t)index, arrived_p);
+    if (is_tree(board)) {
+        *entry_p = &ring->tree[board->sequence % SHARED_TREES];
+        trouble = shunt_tree_enter(board, *entry_p, (uint16_t)index, last);
+    } else {
+        *entry_p = &ring->entry[board->sequence % SHARED_ENTRIES];
+        trouble = enter_entry(board, *entry_p, (uint16_t)index, last);
+    }
     if (trouble != SHUNT_REASON_NONE)
         shunt_post_give(board->arena, (uint32_t)index);
     return trouble;
 }
 
+static void decide_entry(struct shunt_board *board, void *entry, shunt_decide decide, void *context)
+{
+    struct shared_entry *flat = entry;
+    struct shared_tree *tree = entry;
+    if (is_tree(board))
+        decide_round(board, &tree->root, tree->post, &tree->decider, decide, context);
+    else
+        decide_round(board, &flat->word, flat->post, NULL, decide, context);
+}
+
 enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shunt_post *post, shunt_decide decide,
                                      void *context, struct shunt_round *round, enum shunt_reason *reason)
 {
-    struct shared_entry *entry;
-    uint32_t arrived;
+    void *entry;
+    bool last = false;
     uint64_t sequence = board->sequence;
-    enum shunt_reason trouble = try_arrive(board, post, &entry, &arrived);
+    enum shunt_reason trouble = try_arrive(board, post, &entry, &last);
     /* Rule 3: the arrival comes before the count, see shunt_board_pass. And whoever does not arrive passes. */
     shunt_board_pass(board);
     if (trouble != SHUNT_REASON_NONE) {
@@ -388,8 +315,8 @@ enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shu
     }
     atomic_fetch_add_explicit(&board->uses, 1, memory_order_relaxed);
     *round = (struct shunt_round){.board = board, .sequence = sequence, .entry = entry};
-    if (arrived == all_members(board))
-        decide_round(board, entry, decide, context);
+    if (last)
+        decide_entry(board, entry, decide, context);
     else
         round->since = (double)now_ns() * 1e-9;
     return SHUNT_OK;
@@ -402,8 +329,7 @@ static int find_passed(const struct shunt_board *board, uint32_t mask, uint64_t 
 {
     for (; mask; mask &= mask - 1) {
         int i = __builtin_ctz(mask);
-        /* acquire: its arrival, had there been one, is seen by what looks at the word from now on */
-        if (atomic_load_explicit(&board->shared->passed[i].value, memory_order_acquire) > sequence)
+        if (member_passed(board, i, sequence))
             return i;
     }
     return -1;
@@ -430,9 +356,13 @@ static int find_gone(const struct shunt_round *round, uint64_t now)
  * and bits; the 30 seconds are the net under calls that we did not see, and only while somebody is missing: once all
  * are there, the last to arrive is deciding.
  */
-static enum shunt_reason look_at_time(const struct shunt_round *round, uint32_t missing)
+enum shunt_reason shunt_board_time(const struct shunt_round *round, int missing)
 {
     struct shunt_board *board = round->board;
+    uint32_t polls = atomic_load_explicit(&board->polls, memory_order_relaxed);
+    atomic_store_explicit(&board->polls, polls + 1, memory_order_relaxed);
+    if (polls % LOOK_POLLS)
+        return SHUNT_REASON_NONE;
     uint64_t now = now_ns();
     int gone = find_gone(round, now);
     if (gone >= 0) {
@@ -440,9 +370,9 @@ static enum shunt_reason look_at_time(const struct shunt_round *round, uint32_t 
         shunt_warn_once(SHUNT_REASON_PEER_VETO, "rank %d of %d has ended", gone, board->n);
         return SHUNT_REASON_PEER_VETO;
     }
-    if (missing && !shunt_conf->reproducible && (double)now * 1e-9 - round->since > TIMEOUT_SECONDS) {
+    if (missing >= 0 && !shunt_conf->reproducible && (double)now * 1e-9 - round->since > TIMEOUT_SECONDS) {
         shunt_warn_once(SHUNT_REASON_TIMEOUT, "operation %llu waits for rank %d of %d",
-                        (unsigned long long)round->sequence, __builtin_ctz(missing), board->n);
+                        (unsigned long long)round->sequence, missing, board->n);
         return SHUNT_REASON_TIMEOUT;
     }
     return SHUNT_REASON_NONE;
@@ -455,19 +385,17 @@ static enum shunt_reason look_around(const struct shunt_round *round, struct wor
     uint32_t missing = all_members(board) & ~word.arrived;
     if (find_passed(board, missing, round->sequence) >= 0)
         return SHUNT_REASON_PEER_ON_HOST;
-    enum shunt_reason trouble = board_trouble(board);
-    if (trouble != SHUNT_REASON_NONE)
-        return trouble;
-    uint32_t polls = atomic_load_explicit(&board->polls, memory_order_relaxed);
-    atomic_store_explicit(&board->polls, polls + 1, memory_order_relaxed);
-    return polls % LOOK_POLLS ? SHUNT_REASON_NONE : look_at_time(round, missing);
+    enum shunt_reason trouble = shunt_board_trouble(board);
+    return trouble != SHUNT_REASON_NONE ? trouble : shunt_board_time(round, missing ? __builtin_ctz(missing) : -1);
 }
 
 enum shunt_round_state shunt_round_poll(struct shunt_round *round)
 {
+    if (is_tree(round->board))
+        return shunt_tree_poll(round);
     struct shared_entry *entry = round->entry;
     /* acquire: the verdict and all posts, once it is decided */
-    uint64_t bits = atomic_load_explicit(&entry->word, memory_order_acquire);
+    uint64_t bits = load_word(&entry->word);
     struct word word = unpack_word(bits);
     while (word.state == UNDECIDED) {
         enum shunt_reason reason = look_around(round, word);
@@ -480,7 +408,7 @@ enum shunt_round_state shunt_round_poll(struct shunt_round *round)
         struct word to = word;
         to.state = STAGE;
         to.reason = reason;
-        if (swap_word(entry, &bits, to))
+        if (swap_word(&entry->word, &bits, to))
             return SHUNT_ROUND_STAGE;
         word = unpack_word(bits);
     }
@@ -490,25 +418,32 @@ enum shunt_round_state shunt_round_poll(struct shunt_round *round)
 void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason)
 {
     struct shared_entry *entry = round->entry;
-    /* a staged operation always has a reason: it is how a latecomer tells it from an entry never used */
-    stage(entry, atomic_load_explicit(&entry->word, memory_order_acquire),
-          reason != SHUNT_REASON_NONE ? reason : SHUNT_REASON_PEER_VETO);
+    if (reason == SHUNT_REASON_NONE) /* a staged operation has one: it is how a latecomer tells it from an entry never used */
+        reason = SHUNT_REASON_PEER_VETO;
+    if (is_tree(round->board))
+        shunt_tree_veto(round, reason);
+    else
+        stage_word(&entry->word, reason);
 }
 
 const struct shunt_verdict *shunt_round_verdict(const struct shunt_round *round)
 {
+    if (is_tree(round->board))
+        return shunt_tree_verdict(round);
     struct shared_entry *entry = round->entry;
-    struct word word = unpack_word(atomic_load_explicit(&entry->word, memory_order_acquire));
+    struct word word = unpack_word(load_word(&entry->word));
     if (word.state == RUN)
-        return &post_of(round->board, entry, (int)word.by)->verdict;
-    struct shunt_verdict *verdict = &post_of(round->board, entry, round->board->me)->verdict; /* only ours reads it */
+        return &post_at(round->board, entry->post, (int)word.by)->verdict;
+    struct shunt_verdict *verdict = &post_at(round->board, entry->post, round->board->me)->verdict; /* only ours reads it */
     verdict->reason = word.reason;
     return verdict;
 }
 
 const struct shunt_post *shunt_round_post(const struct shunt_round *round, int i)
 {
-    return &post_of(round->board, round->entry, i)->post;
+    const struct shared_entry *flat = round->entry;
+    const struct shared_tree *tree = round->entry;
+    return &post_at(round->board, is_tree(round->board) ? tree->post : flat->post, i)->post;
 }
 
 /* ---- leaving ---- */
@@ -517,11 +452,9 @@ const struct shunt_post *shunt_round_post(const struct shunt_round *round, int i
  * Rule 7: the entry is free again when it is decided and all who arrived have left. Nobody arrives once it is
  * decided, so the number of those who must leave is fixed, and the last of them is alone with the entry.
  */
-void shunt_round_leave(struct shunt_round *round)
+static void leave_entry(struct shunt_board *board, struct shared_entry *entry)
 {
-    struct shunt_board *board = round->board;
-    struct shared_entry *entry = round->entry;
-    uint64_t bits = atomic_load_explicit(&entry->word, memory_order_acquire);
+    uint64_t bits = load_word(&entry->word);
     struct word word;
     do {
         word = unpack_word(bits);
@@ -530,14 +463,23 @@ void shunt_round_leave(struct shunt_round *round)
             word.reason = SHUNT_REASON_PEER_VETO;
         }
         word.left++;
-    } while (!swap_word(entry, &bits, word));
-    if (word.left == (uint32_t)__builtin_popcount(word.arrived)) {
-        for (uint32_t mask = word.arrived; mask; mask &= mask - 1)
-            shunt_post_give(board->arena, entry->post[__builtin_ctz(mask)]);
-        struct word unused = {.lap = word.lap, .state = FREE, .reason = word.reason};
-        /* release: our reading of the posts' numbers comes before anybody writes new ones */
-        atomic_store_explicit(&entry->word, pack_word(unused), memory_order_release);
-    }
+    } while (!swap_word(&entry->word, &bits, word));
+    if (word.left != (uint32_t)__builtin_popcount(word.arrived))
+        return;
+    for (uint32_t mask = word.arrived; mask; mask &= mask - 1)
+        shunt_post_give(board->arena, entry->post[__builtin_ctz(mask)]);
+    struct word unused = {.lap = word.lap, .state = FREE, .reason = word.reason};
+    /* release: our reading of the posts' numbers comes before anybody writes new ones */
+    atomic_store_explicit(&entry->word, pack_word(unused), memory_order_release);
+}
+
+void shunt_round_leave(struct shunt_round *round)
+{
+    struct shunt_board *board = round->board;
+    if (is_tree(board))
+        shunt_tree_leave(round);
+    else
+        leave_entry(board, round->entry);
     round->board = NULL;
     round->entry = NULL;
     drop_use(board);
@@ -555,7 +497,7 @@ static inline void pause_cpu(void)
 }
 
 /*
- * Rule 9: with more ranks than processors the one we wait for most likely has none, and gets ours at once. Polling
+ * Rule 10: with more ranks than processors the one we wait for most likely has none, and gets ours at once. Polling
  * first is a hundred times slower: 8 ranks on two processors took 6 microseconds for an operation, and 500 and more
  * with 20 microseconds of polling.
  */

@@ -17,7 +17,8 @@
 #include "base/reasons.h"
 #include "base/status.h"
 
-#define SHUNT_BOARD_RANKS 16   /* members of a board that can arrive on device memory (flat arrival) */
+#define SHUNT_BOARD_RANKS 16   /* members of a board whose operations can run: they arrive in one word */
+#define SHUNT_TREE_RANKS  64   /* members of a board that can arrive on device memory: by a tree */
 #define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
 #define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
 #define SHUNT_STATS_BYTES 5120 /* of each process, readable by all: its layout belongs to base/stats.c */
@@ -85,7 +86,7 @@ struct shunt_key {
 
 /*
  * Find or create the board of a communicator. slots[i] is the arena slot of the communicator's rank i, `me` the
- * caller's rank. n may exceed SHUNT_BOARD_RANKS: such a board only counts. Each member opens once and closes once.
+ * caller's rank. n may exceed SHUNT_TREE_RANKS: such a board only counts. Each member opens once and closes once.
  * SHUNT_ERR_LIMIT if the arena is full (then no member may use a board: shunt_board_open records that in the arena
  * under the same key, so that a member that opened it before sees every arrival end in STAGE).
  */

@@ -7,6 +7,7 @@ base_sources += \
 	%reldir%/arena_layout.h \
 	%reldir%/board.c \
 	%reldir%/board.h \
+	%reldir%/board_inner.h \
 	%reldir%/conf.c \
 	%reldir%/conf.def \
 	%reldir%/conf.h \
@@ -22,4 +23,5 @@ base_sources += \
 	%reldir%/stats.c \
 	%reldir%/stats.h \
 	%reldir%/status.c \
-	%reldir%/status.h
+	%reldir%/status.h \
+	%reldir%/tree.c

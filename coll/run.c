@@ -394,6 +394,29 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
     return status;
 }
 
+/*
+ * More ranks than a kernel serves: nothing will run, but the ranks arrive all the same, so that those that do not match are
+ * named before the host MPI meets them.
+ */
+static enum shunt_status stage_together(struct waiter *w, const struct shunt_task *task, struct shunt_outcome *outcome)
+{
+    struct shunt_post post = {
+        .coll = task->coll, .count = task->count, .type = task->type, .op = task->op, .root = task->root
+    };
+    struct shunt_select select = { .arena = w->arena };
+    struct op op;
+
+    if (shunt_board_arrive(w->board, &post, shunt_select_decide, &select, &op.round, &outcome->reason) != SHUNT_OK)
+        return SHUNT_PASS;
+    while (shunt_round_poll(&op.round) == SHUNT_ROUND_UNDECIDED)
+        wait_a_little(w);
+    outcome->reason = shunt_round_verdict(&op.round)->reason;
+    if (outcome->reason == SHUNT_REASON_MISMATCH)
+        say_mismatch(&op);
+    shunt_round_leave(&op.round);
+    return SHUNT_PASS;
+}
+
 /* Everything before arriving; NONE or why this rank cannot take part. */
 static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task, int *slots,
                                  struct shunt_device **device, bool *legacy_idle)
@@ -403,8 +426,6 @@ static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task
 
     if (task->neutral)
         return SHUNT_REASON_NEUTRAL;
-    if (n > SHUNT_BOARD_RANKS)
-        return SHUNT_REASON_TOO_MANY_RANKS;
     if (shunt_select_wanted(task->coll, bytes) == SHUNT_ALGO_STAGED)
         return SHUNT_REASON_SETTING;
     enum shunt_reason reason = buffers_reason(task);
@@ -440,6 +461,8 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
         outcome->reason = arena == NULL ? SHUNT_REASON_NO_ARENA : SHUNT_REASON_NOT_REGISTERED;
         return SHUNT_PASS;
     }
+    if (shunt_board_size(board) > SHUNT_BOARD_RANKS && !task->neutral)
+        return stage_together(&w, task, outcome);
     shunt_linger_call();
     outcome->reason = prepare(&w, task, slots, &device, &legacy_idle);
     if (outcome->reason != SHUNT_REASON_NONE) {

@@ -311,6 +311,10 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         }
         max_blocks = posts[i]->max_blocks < max_blocks ? posts[i]->max_blocks : max_blocks;
     }
+    if (n > SHUNT_BOARD_RANKS) {
+        verdict->reason = SHUNT_REASON_TOO_MANY_RANKS;
+        return false;
+    }
     if (wanted == SHUNT_ALGO_STAGED) {
         verdict->reason = SHUNT_REASON_SETTING;
         return false;

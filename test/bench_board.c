@@ -33,7 +33,7 @@ static bool decide(const struct shunt_post *const *posts, int n, void *context, 
 
 static struct shunt_board *open_key(struct shunt_arena *arena, int rank, int n, uint64_t key)
 {
-    int slots[SHUNT_BOARD_RANKS];
+    int slots[SHUNT_TREE_RANKS];
     struct shunt_board *board = NULL;
     for (int i = 0; i < n; i++)
         slots[i] = shunt_arena_slot(arena, i);
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
     int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
     int most = argc > 1 ? atoi(argv[1]) : processors < 2 ? 2 : processors;
     bool good = true;
-    for (int n = 2; good && n <= most && n <= SHUNT_BOARD_RANKS; n *= 2)
+    for (int n = 2; good && n <= most && n <= SHUNT_TREE_RANKS; n *= 2)
         good = ranks_run("bench", n, rank_main, &n);
     return !good;
 }

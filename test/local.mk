@@ -26,7 +26,8 @@ script_tests = \
 	%reldir%/layers_fail.sh \
 	%reldir%/model.sh \
 	%reldir%/settings_doc.sh
-EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/linger.pml doc/model/tickets.pml
+EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/linger.pml \
+	doc/model/tickets.pml doc/model/tree.pml
 TESTS += $(script_tests)
 
 # Headers of the unit tests, whatever of these is built
@@ -54,13 +55,16 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_stats_LDADD = libbase.la $(CMOCKA_LIBS)
 
 # The arena and its boards
-check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board %reldir%/unit/pool %reldir%/unit/death
+check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board %reldir%/unit/tree %reldir%/unit/pool \
+	%reldir%/unit/death
 %canon_reldir%_unit_identity_SOURCES = %reldir%/unit/identity.c
 %canon_reldir%_unit_identity_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_arena_SOURCES = %reldir%/unit/arena.c
 %canon_reldir%_unit_arena_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_board_SOURCES = %reldir%/unit/board.c
 %canon_reldir%_unit_board_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_tree_SOURCES = %reldir%/unit/tree.c
+%canon_reldir%_unit_tree_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_pool_SOURCES = %reldir%/unit/pool.c
 %canon_reldir%_unit_pool_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_death_SOURCES = %reldir%/unit/death.c

@@ -51,6 +51,10 @@ right tickets
 for broken in UNLOCKED ONE_LOOK; do
     wrong tickets $broken
 done
+right tree
+for broken in NO_FIRST UNMARKED EARLY OPEN; do
+    wrong tree $broken
+done
 right linger
 for broken in NO_HOST_FENCE NO_KERNEL_FENCE NO_SECOND_LOOK NO_NUMBER; do
     wrong linger $broken

@@ -151,10 +151,16 @@ def test_rank_without_shunt(family, ranks, kinds):
     assert result.stats.gpu == 0 and result.stats.paths["staged"] > 0, str(result)
 
 
-@pytest.mark.parametrize("what", ["count", "op", "type"])
-def test_mismatch_is_named(family, what):
+def test_more_ranks_than_a_kernel_serves():
+    """They arrive by a tree, and stage. Smaller communicators are as ever."""
+    check("openmpi", 18, "--count", "1,5000", "--place", "in", "--comm", "world,dup", gpus=2, limit=120).ran(
+        "staged", reason="more than 16 ranks of the communicator on one node")
+
+
+@pytest.mark.parametrize("what, ranks", [("count", 2), ("op", 2), ("type", 2), ("count", 18)])
+def test_mismatch_is_named(family, what, ranks):
     """What then happens is the host MPI's affair: an error, an end of the job, or a result; but not a hang."""
-    result = mpirun(family, 2, "check_errors", f"mismatch-{what}", limit=30)
+    result = mpirun(family, ranks, "check_errors", f"mismatch-{what}", gpus=2, limit=60)
     assert result.rc is not None, str(result)
     lines = [line for line in result.err.splitlines() if "shunt" in line and "statistics" not in line and
              "staged:" not in line]

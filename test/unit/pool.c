@@ -39,13 +39,14 @@ static void test_large(void **state)
 {
     (void)state;
     join_all("large", 2);
-    int slots[17] = {0};
-    assert_int_equal(shunt_board_open(arena[0], (struct shunt_key){{3, 3}}, 17, slots, 16, &board[0]), SHUNT_OK);
+    int slots[SHUNT_TREE_RANKS + 1] = {0};
+    assert_int_equal(shunt_board_open(arena[0], (struct shunt_key){{3, 3}}, SHUNT_TREE_RANKS + 1, slots, 16, &board[0]),
+                     SHUNT_OK);
     assert_int_equal(pool_use().boards, 0);
     shunt_board_pass(board[0]);
     assert_int_equal(arrive_not(0), SHUNT_REASON_TOO_MANY_RANKS);
     assert_false(shunt_board_ahead(board[0], 0));
-    assert_int_equal(shunt_board_size(board[0]), 17);
+    assert_int_equal(shunt_board_size(board[0]), SHUNT_TREE_RANKS + 1);
 }
 
 /* Two communicators of one key: nobody uses the board, nobody waits for ever. */

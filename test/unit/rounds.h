@@ -14,7 +14,7 @@
 #include "base/conf.h"
 #include "test/unit/ranks.h"
 
-enum { MOST = 16 };
+enum { MOST = SHUNT_TREE_RANKS };
 
 static struct shunt_conf conf;
 static struct shunt_arena *arena[MOST];

@@ -21,7 +21,7 @@
 #include "test/unit/ranks.h"
 
 enum {
-    RANKS = 16,
+    RANKS = 40,
     THREADS = 2,
     BOARDS = 6,               /* that live as long as the episode */
     LOGS = BOARDS + THREADS,  /* and for each thread one that lives for one operation, again and again */
@@ -50,7 +50,7 @@ static struct {
     uint64_t seed;
     int ranks;
     bool kills;
-    uint32_t members[LOGS]; /* a bit for each rank */
+    uint64_t members[LOGS]; /* a bit for each rank */
 } episode;
 
 static struct {
@@ -370,12 +370,12 @@ static double seconds(void)
 
 static void plan_episode(uint64_t seed)
 {
-    static const int ranks[] = {2, 3, 8, 4, 16, 5};
+    static const int ranks[] = {2, 3, 8, 4, 16, 5, 33, 18, 40};
     episode.seed = seed;
-    episode.ranks = ranks[seed % 6];
+    episode.ranks = ranks[seed % (sizeof ranks / sizeof *ranks)];
     episode.kills = total.episodes % 3 == 2;
     for (int log = 0; log < LOGS; log++) {
-        uint32_t all = (1u << episode.ranks) - 1, some = (uint32_t)mix(seed, (uint64_t)log + 50) & all;
+        uint64_t all = (1ull << episode.ranks) - 1, some = mix(seed, (uint64_t)log + 50) & all;
         episode.members[log] = log < THREADS || !some ? all : some;
     }
     madvise(scene, sizeof *scene, MADV_REMOVE); /* zero again */
@@ -388,17 +388,17 @@ static void plan_episode(uint64_t seed)
 }
 
 /* Stop and continue ranks at random; in an episode of kills, kill one or more. */
-static uint32_t trouble(const pid_t *pids, double end)
+static uint64_t trouble(const pid_t *pids, double end)
 {
     uint64_t random = mix(episode.seed, 9);
-    uint32_t dead = 0;
+    uint64_t dead = 0;
     while (seconds() < end) {
         random = mix(random, 5);
         int victim = (int)(random % (unsigned)episode.ranks);
         nap((long)(random >> 20) % 20000);
         if (episode.kills && random >> 8 & 1) {
             kill(pids[victim], SIGKILL);
-            dead |= 1u << victim;
+            dead |= 1ull << victim;
             if (random >> 9 & 1)
                 break;
         } else if (!(dead >> victim & 1)) {
@@ -415,7 +415,7 @@ static uint32_t trouble(const pid_t *pids, double end)
 }
 
 /* Wait for all; those that do not end are stuck. */
-static void collect(const pid_t *pids, uint32_t dead)
+static void collect(const pid_t *pids, uint64_t dead)
 {
     double end = seconds() + 20;
     for (int rank = 0; rank < episode.ranks; rank++) {
@@ -435,7 +435,7 @@ static void collect(const pid_t *pids, uint32_t dead)
 }
 
 /* What the members saw of one operation. Answers the ticket, 0: staged. */
-static uint64_t check_operation(int log, uint32_t operation, uint32_t dead)
+static uint64_t check_operation(int log, uint32_t operation, uint64_t dead)
 {
     int members[RANKS], n = list_members(log, members), count[RAN + 1] = {0};
     uint64_t ticket = 0;
@@ -466,7 +466,7 @@ static uint64_t check_operation(int log, uint32_t operation, uint32_t dead)
     return ticket;
 }
 
-static void check_episode(uint32_t dead)
+static void check_episode(uint64_t dead)
 {
     static uint64_t tickets[LOGS][OPERATIONS];
     uint64_t last = 0;
@@ -504,9 +504,9 @@ static void run_episode(double length)
         pids[rank] = ranks_start(job, rank, episode.ranks, rank_main, NULL);
     if (episode.kills && episode.seed & 8)
         nap((long)(episode.seed >> 8) % 30000); /* some die before the arena is sealed */
-    uint32_t dead = trouble(pids, end);
+    uint64_t dead = trouble(pids, end);
     collect(pids, dead);
-    total.killed += (unsigned)__builtin_popcount(dead);
+    total.killed += (unsigned)__builtin_popcountll(dead);
     total.phases += (uint64_t)scene->started;
     total.episodes++;
     check_episode(dead);
