@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "cuda/gpu.h"
+#include "cuda/packer.h"
 
 static struct shunt_gpu gpus[SHUNT_GPUS];
 static _Atomic(struct shunt_gpu *) open_gpus[SHUNT_GPUS];
@@ -188,6 +189,7 @@ void shunt_gpus_close(void)
         if (gpu == NULL || shunt_gpu_enter(gpu, &scope) != SHUNT_OK)
             continue;
         shunt_stage_close();
+        shunt_packer_close(gpu);
         shunt_driver.cuEventDestroy_v2(gpu->legacy);
         shunt_driver.cuStreamDestroy_v2(gpu->stream);
         shunt_gpu_leave(&scope);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The GPU: the driver, memory, copies, and the kernels, which are compiled to one image and embedded.
+# The GPU: the driver, memory, copies, and the kernels, which are compiled to two images and embedded.
 
 cuda_sources += \
 	%reldir%/context.c \
@@ -18,11 +18,20 @@ cuda_sources += \
 	%reldir%/mailbox.c \
 	%reldir%/mailbox.h \
 	%reldir%/memory.c \
+	%reldir%/pack.c \
+	%reldir%/pack.h \
+	%reldir%/pack_args.h \
+	%reldir%/packer.c \
+	%reldir%/packer.h \
+	%reldir%/pattern.c \
+	%reldir%/pattern.h \
 	%reldir%/peer.c \
 	%reldir%/peer.h \
 	%reldir%/registry.c \
 	%reldir%/registry.h \
+	%reldir%/shape.c \
 	%reldir%/stage.c \
+	%reldir%/stage.h \
 	%reldir%/types.c \
 	%reldir%/types.h \
 	%reldir%/vmm.c \
@@ -43,8 +52,14 @@ kernel_sources = \
 	%reldir%/start.cuh \
 	base/plan.h
 
-EXTRA_DIST += $(kernel_sources)
-CLEANFILES += %reldir%/kernels.fatbin
+# An image of its own, since it is made in seconds
+pack_sources = \
+	%reldir%/gpu.cuh \
+	%reldir%/pack.cu \
+	%reldir%/pack_args.h
+
+EXTRA_DIST += $(kernel_sources) $(pack_sources)
+CLEANFILES += %reldir%/kernels.fatbin %reldir%/pack.fatbin
 
 AM_V_NVCC = $(am__v_NVCC_@AM_V@)
 am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
@@ -58,9 +73,12 @@ NVCCFLAGS = -O3 --threads 0
 	$(AM_V_NVCC)$(MKDIR_P) %reldir% && $(NVCC) -fatbin -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) \
 	    -fmad=false \
 	    -I$(top_srcdir) -I$(top_srcdir)/%reldir% -o $@ $(top_srcdir)/%reldir%/kernels.cu
+%reldir%/pack.fatbin: $(pack_sources)
+	$(AM_V_NVCC)$(MKDIR_P) %reldir% && $(NVCC) -fatbin -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) \
+	    -I$(top_srcdir) -I$(top_srcdir)/%reldir% -o $@ $(top_srcdir)/%reldir%/pack.cu
 
-# image.S includes the image as it is, which no compiler reports as a dependency. (Named through a variable: written
+# image.S includes the images as they are, which no compiler reports as a dependency. (Named through a variable: written
 # out, Automake would take this for the rule that makes the object.)
 image_object = %reldir%/libcore_la-image.lo
-$(image_object): %reldir%/kernels.fatbin
+$(image_object): %reldir%/kernels.fatbin %reldir%/pack.fatbin
 endif

@@ -6,6 +6,7 @@
 
 #include "base/conf.h"
 #include "cuda/linger.h"
+#include "cuda/packer.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -84,6 +85,7 @@ static enum shunt_reason set_up_inside(struct shunt_device *device, struct shunt
 {
     if (shunt_kernels_load(device->gpu, &device->max_blocks) != SHUNT_OK)
         return SHUNT_REASON_NO_KERNELS;
+    shunt_packer_load(device->gpu);
     if (allocate(device) != SHUNT_OK)
         return SHUNT_REASON_NO_DEVICE_MEMORY;
     if (SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcGetMemHandle(&card->scratch, (CUdeviceptr)device->scratch)) != SHUNT_OK)

@@ -13,6 +13,7 @@
 #include "base/conf.h"
 #include "cuda/context.h"
 #include "cuda/gpu.h"
+#include "cuda/stage.h"
 
 #define MAX_PIECES 64
 
@@ -42,7 +43,7 @@ static void pool_make(void)
     pool.pinned = pinned;
 }
 
-static char *piece_take(void)
+char *shunt_pool_take(void)
 {
     char *piece = NULL;
 
@@ -57,13 +58,13 @@ static char *piece_take(void)
     return piece;
 }
 
-static bool is_piece(const void *p)
+bool shunt_pool_has(const void *p)
 {
     return pool.pinned != NULL && (const char *)p >= pool.pinned &&
            (const char *)p < pool.pinned + pool.pieces * pool.chunk;
 }
 
-static void piece_give(char *piece)
+void shunt_pool_give(char *piece)
 {
     if (piece == NULL)
         return;
@@ -73,12 +74,13 @@ static void piece_give(char *piece)
 }
 
 /* The pool is made by the first copy, which has a context; before that everything is pageable. */
-static void pool_ready(void)
+size_t shunt_pool_ready(void)
 {
     pthread_mutex_lock(&pool.lock);
     if (!pool.tried)
         pool_make();
     pthread_mutex_unlock(&pool.lock);
+    return pool.chunk;
 }
 
 /* Pageable memory carries its size in a page before it. */
@@ -130,7 +132,7 @@ static void pageable_put(void *host)
 
 void *shunt_bounce_get(size_t bytes)
 {
-    char *piece = bytes <= pool.chunk ? piece_take() : NULL;
+    char *piece = bytes <= pool.chunk ? shunt_pool_take() : NULL;
 
     return piece != NULL ? piece : pageable_get(bytes);
 }
@@ -140,8 +142,8 @@ void shunt_bounce_put(void *host, size_t bytes)
     (void)bytes;
     if (host == NULL)
         return;
-    if (is_piece(host))
-        piece_give(host);
+    if (shunt_pool_has(host))
+        shunt_pool_give(host);
     else
         pageable_put(host);
 }
@@ -210,7 +212,7 @@ static enum shunt_status pipe_in(struct pipe *pipe, char *device, const char *ho
 static bool pipe_open(struct pipe *pipe)
 {
     for (int i = 0; i < 2; i++)
-        pipe->piece[i] = piece_take();
+        pipe->piece[i] = shunt_pool_take();
     for (int i = 0; i < 2 && pipe->piece[1] != NULL; i++) {
         if (SHUNT_CUDA(cuEventCreate(&pipe->done[i], CU_EVENT_DISABLE_TIMING)) != SHUNT_OK)
             pipe->done[i] = NULL;
@@ -223,7 +225,7 @@ static void pipe_close(struct pipe *pipe)
     for (int i = 0; i < 2; i++) {
         if (pipe->done[i] != NULL)
             SHUNT_CUDA(cuEventDestroy_v2(pipe->done[i]));
-        piece_give(pipe->piece[i]);
+        shunt_pool_give(pipe->piece[i]);
     }
 }
 
@@ -233,7 +235,7 @@ static enum shunt_status transfer(enum direction direction, struct shunt_gpu *gp
 {
     struct pipe pipe = { .gpu = gpu };
     enum shunt_status status;
-    bool direct = direction == LOCAL || is_piece(host) || bytes <= pool.chunk;
+    bool direct = direction == LOCAL || shunt_pool_has(host) || bytes <= pool.chunk;
 
     if (!direct && pipe_open(&pipe))
         status = direction == OUT ? pipe_out(&pipe, host, device, bytes) : pipe_in(&pipe, device, host, bytes);
@@ -260,7 +262,7 @@ static enum shunt_status stage(enum direction direction, void *device, void *hos
     enum shunt_status status = shunt_gpu_enter(gpu, &scope);
     if (status != SHUNT_OK)
         return status;
-    pool_ready();
+    shunt_pool_ready();
     shunt_gpu_after_legacy(gpu);
     status = transfer(direction, gpu, device, host, bytes);
     shunt_gpu_leave(&scope);

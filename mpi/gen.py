@@ -115,7 +115,8 @@ def host_args(call):
     """What the host's function is called with: some of it the hook may have put into `call`."""
     replaced = {"status": "call.statuses"} if call.cls == "done" else {}
     if call.cls in OTHER_FORMS:
-        replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status"}
+        replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status", "type": "call.datatype",
+                    "rtype": "call.recvtype"}
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
 
 

@@ -2,9 +2,11 @@
 /*
  * Images of device buffers in host memory, for calls that are staged.
  *
- * Predefined types are copied as they lie, with the holes that pair types have inside of an element. Of a derived type
- * the whole span is copied out, but only the bytes of its type map are copied back, block by block: what lies in the gaps
- * may be changing meanwhile. That is right, not fast. What lies between the pieces of an operand is never touched.
+ * Predefined types are copied as they lie, with the holes that pair types have inside of an element. Derived types are
+ * packed and unpacked on the GPU: nothing of what lies between their blocks is touched, here or there. Where a call only
+ * moves data, and all of a buffer has one datatype, the image is packed, too: then the call gets a datatype without gaps
+ * for it, and nobody moves the blocks in host memory. Else (reductions, rows with places) byte i of the image stands for
+ * byte i of the buffer.
  */
 #ifndef SHUNT_MPI_IMAGE_H
 #define SHUNT_MPI_IMAGE_H
@@ -18,7 +20,8 @@
 /* A buffer of the caller in device memory and its image in host memory. */
 struct shunt_image {
     char *device; /* the caller's address */
-    char *host;   /* stands for it in the host's call: byte i of the one is byte i of the other */
+    char *host;   /* stands for it in the host's call */
+    bool packed;  /* elements follow each other without gaps, from `host` on; else byte i of the one is byte i of the other */
     void *memory; /* owned, where the image lies */
     size_t bytes;
     bool mixed; /* some of the "device" memory is host memory */
@@ -27,15 +30,15 @@ struct shunt_image {
 enum { SHUNT_RECEIVED_ALL = -1 };
 
 /* An image with room for all pieces of a and b, either of which may be empty (not both). Contents undefined. */
-enum shunt_status shunt_image_make(void *device, const struct shunt_pieces *a, const struct shunt_pieces *b,
+enum shunt_status shunt_image_make(void *device, const struct shunt_pieces *a, const struct shunt_pieces *b, bool packed,
                                    struct shunt_image *image);
 void shunt_image_release(struct shunt_image *image);
 
-/* Copy the pieces to the image, with what lies between the elements of a piece. */
+/* Copy the pieces to the image. */
 enum shunt_status shunt_image_fill(const struct shunt_image *image, const struct shunt_pieces *pieces);
 
 /*
- * Copy the pieces back, and nothing of what lies between their elements. `received`: only so many bytes of the first
+ * Copy the pieces back. `received`: only so many bytes of the first
  * piece have come, counted without gaps in the order of the type map; SHUNT_RECEIVED_ALL: all of all pieces.
  */
 enum shunt_status shunt_image_return(const struct shunt_image *image, const struct shunt_pieces *pieces,
@@ -43,9 +46,9 @@ enum shunt_status shunt_image_return(const struct shunt_image *image, const stru
 
 /*
  * The operands of one call and their images. Whoever owns it may keep it beyond the call, as nonblocking and persistent
- * operations do; then the datatypes must live as long. Zero: empty.
+ * operations do; the caller's datatypes may be freed then. Zero: empty.
  *
- *     make     the operands are found, and images stand in the call in place of staged buffers
+ *     make     the operands are found, and images stand in the call in place of staged buffers, with their datatypes
  *     fill     before each start of the operation
  *     return   after each end of it that was a success
  *     release

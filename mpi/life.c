@@ -20,6 +20,7 @@
 #include "coll/run.h"
 #include "cuda/gpu.h"
 #include "mpi/comm.h"
+#include "mpi/flatten.h"
 #include "mpi/float16.h"
 
 enum phase { BEFORE, STARTING, RUNNING, ENDING, OVER };
@@ -66,6 +67,7 @@ static void enter_child(void)
 {
     atomic_store_explicit(&life.forked, true, memory_order_relaxed);
     shunt_comm_abandon();
+    shunt_patterns_abandon();
 }
 
 static void start_process(void)
@@ -177,10 +179,13 @@ void shunt_hook_final_before(const struct shunt_call *call)
     /* With the last session MPI itself goes, and with it our attribute key. */
     if (is_session(call) && life.phase != RUNNING && atomic_load(&life.sessions) == 1) {
         shunt_comm_stop();
+        shunt_patterns_stop();
         shunt_float16_stop();
     }
-    if (!is_session(call))
+    if (!is_session(call)) {
+        shunt_patterns_stop();
         shunt_float16_stop();
+    }
     if (is_session(call) || life.phase != RUNNING)
         return;
     life.phase = ENDING;

@@ -9,7 +9,11 @@ mpi_sources += \
 	%reldir%/collective.c \
 	%reldir%/comm.c \
 	%reldir%/comm.h \
+	%reldir%/covered.c \
+	%reldir%/covered.h \
 	%reldir%/engine.c \
+	%reldir%/flatten.c \
+	%reldir%/flatten.h \
 	%reldir%/float16.c \
 	%reldir%/float16.h \
 	%reldir%/host_mpi.h \
@@ -25,6 +29,7 @@ mpi_sources += \
 	%reldir%/map.h \
 	%reldir%/operand.c \
 	%reldir%/operand.h \
+	%reldir%/patterns.c \
 	%reldir%/request.c \
 	%reldir%/request.h \
 	%reldir%/shim.h \

@@ -7,6 +7,8 @@
 
 #include "mpi/classify.h"
 #include "mpi/comm.h"
+#include "mpi/flatten.h"
+#include "mpi/types.h"
 
 /* On which ranks a side of a call counts. */
 enum who {
@@ -272,8 +274,19 @@ static int64_t place_at(const struct rows *rows, int i)
 
 /* ---- pieces ---- */
 
+static struct shunt_piece *piece_at(struct shunt_pieces *pieces, int i)
+{
+    return pieces->list ? &pieces->list[i] : &pieces->first;
+}
+
 static void release_pieces(struct shunt_pieces *pieces)
 {
+    for (int i = 0; i < pieces->n; i++) {
+        struct shunt_piece *piece = piece_at(pieces, i);
+        shunt_pattern_release(piece->pattern);
+        if (piece->duplicate)
+            shunt_host.Type_free(&piece->datatype);
+    }
     free(pieces->list);
     *pieces = (struct shunt_pieces){ 0 };
 }
@@ -282,7 +295,7 @@ static void release_pieces(struct shunt_pieces *pieces)
 static enum shunt_status add_piece(struct shunt_pieces *pieces, int capacity, const struct shunt_piece *piece,
                                    int64_t extent)
 {
-    struct shunt_piece *last = pieces->n == 0 ? NULL : pieces->list ? &pieces->list[pieces->n - 1] : &pieces->first;
+    struct shunt_piece *last = pieces->n == 0 ? NULL : piece_at(pieces, pieces->n - 1);
 
     if (last && extent && last->datatype == piece->datatype && piece->offset == last->offset + last->count * extent) {
         last->count += piece->count;
@@ -293,8 +306,7 @@ static enum shunt_status add_piece(struct shunt_pieces *pieces, int capacity, co
             return SHUNT_ERR_MEMORY;
         pieces->list[0] = pieces->first;
     }
-    *(pieces->list ? &pieces->list[pieces->n] : &pieces->first) = *piece;
-    pieces->n++;
+    *piece_at(pieces, pieces->n++) = *piece;
     return SHUNT_OK;
 }
 
@@ -305,7 +317,7 @@ static void add_block(const struct rows *rows, struct shunt_pieces *pieces)
 
     if (rows->count <= 0 || rows->n == 0 || __builtin_mul_overflow(rows->count, (int64_t)rows->n, &elements))
         return;
-    pieces->first = (struct shunt_piece){ 0, elements, rows->type };
+    pieces->first = (struct shunt_piece){ .count = elements, .datatype = rows->type };
     pieces->n = 1;
 }
 
@@ -426,6 +438,50 @@ enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shun
         shunt_operand_release(recv);
     }
     return status;
+}
+
+/* Only derived types end before MPI does. */
+static enum shunt_status hold_pieces(struct shunt_pieces *pieces)
+{
+    for (int i = 0; i < pieces->n; i++) {
+        struct shunt_piece *piece = piece_at(pieces, i);
+        if (shunt_types_find(piece->datatype) || (piece->pattern = shunt_pattern_of(piece->datatype)))
+            continue;
+        if (shunt_host.Type_dup(piece->datatype, &piece->datatype) != MPI_SUCCESS)
+            return SHUNT_ERR_MEMORY;
+        piece->duplicate = true;
+    }
+    return SHUNT_OK;
+}
+
+enum shunt_status shunt_operand_hold(struct shunt_operand *operand)
+{
+    enum shunt_status status = hold_pieces(&operand->read);
+
+    return status == SHUNT_OK ? hold_pieces(&operand->written) : status;
+}
+
+static bool only_moves(unsigned family)
+{
+    switch (family) {
+    case SHUNT_CALL_Allreduce:
+    case SHUNT_CALL_Reduce:
+    case SHUNT_CALL_Scan:
+    case SHUNT_CALL_Exscan:
+    case SHUNT_CALL_Reduce_scatter:
+    case SHUNT_CALL_Reduce_scatter_block:
+    case SHUNT_CALL_Reduce_local: return false;
+    default: return shapes[family].send.who != NOBODY || shapes[family].recv.who != NOBODY;
+    }
+}
+
+MPI_Datatype *shunt_operand_type(struct shunt_call *call, bool recv)
+{
+    unsigned family = shunt_call_family(call->id);
+
+    if (!only_moves(family) || has_counts(family, recv))
+        return NULL;
+    return recv && shapes[family].two_counts ? &call->recvtype : &call->datatype;
 }
 
 void shunt_operand_release(struct shunt_operand *operand)

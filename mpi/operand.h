@@ -19,6 +19,8 @@ struct shunt_piece {
     int64_t offset; /* bytes from the buffer's address */
     int64_t count;  /* above 0 */
     MPI_Datatype datatype;
+    struct shunt_pattern *pattern; /* owned; NULL until shunt_pieces_hold, and of types that are not flattened */
+    bool duplicate;                /* the datatype is owned */
 };
 
 struct shunt_pieces {
@@ -52,6 +54,18 @@ enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shun
 
 /* For calls that the table does not know: find out whether an operand whose pieces are set is staged. */
 void shunt_operand_look(struct shunt_operand *operand);
+
+/*
+ * Make the pieces independent of the caller's datatypes, which he may free while the operation is under way: derived ones
+ * are flattened, or duplicated.
+ */
+enum shunt_status shunt_operand_hold(struct shunt_operand *operand);
+
+/*
+ * Where the call has the datatype of one side, if it only moves data and has one datatype for all of that side; else
+ * NULL.
+ */
+MPI_Datatype *shunt_operand_type(struct shunt_call *call, bool recv);
 
 void shunt_operand_release(struct shunt_operand *operand);
 

@@ -16,7 +16,7 @@ sim_scheduler_sources = \
 	%reldir%/word16.h
 
 # The other files of the kernels are listed in cuda/
-sim_kernel_sources = %reldir%/kernels.cpp
+sim_kernel_sources = %reldir%/kernels.cpp %reldir%/pack.cpp
 
 # As the kernels are compiled for GPUs: no contraction of products and sums
 sim_kernel_cxxflags = $(AM_CXXFLAGS) -ffp-contract=off -Wno-unknown-pragmas

@@ -102,32 +102,40 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_key_LDADD = $(CMOCKA_LIBS)
 %canon_reldir%_unit_map_SOURCES = %reldir%/unit/map.c mpi/map.c
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
+flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/shape.c
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/allreduce.c mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/staged.c \
-	mpi/types.c mpi/float16.c cuda/types.c
+	mpi/types.c mpi/float16.c cuda/types.c mpi/covered.c $(flatten_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
+flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
 
 if HAVE_ENGINE_OPENMPI
-check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/types_openmpi
+check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/flatten_openmpi %reldir%/unit/types_openmpi
 %canon_reldir%_unit_allreduce_openmpi_SOURCES = $(allreduce_test_sources)
 %canon_reldir%_unit_allreduce_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_allreduce_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_comm_openmpi_SOURCES = $(comm_test_sources)
 %canon_reldir%_unit_comm_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_comm_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_flatten_openmpi_SOURCES = $(flatten_test_sources)
+%canon_reldir%_unit_flatten_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
+%canon_reldir%_unit_flatten_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_types_openmpi_SOURCES = $(types_test_sources)
 %canon_reldir%_unit_types_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_types_openmpi_LDADD = $(OPENMPI_LIBS) $(CMOCKA_LIBS) -lm
 endif
 
 if HAVE_ENGINE_MPICH
-check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich %reldir%/unit/types_mpich
+check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich %reldir%/unit/flatten_mpich %reldir%/unit/types_mpich
 %canon_reldir%_unit_allreduce_mpich_SOURCES = $(allreduce_test_sources)
 %canon_reldir%_unit_allreduce_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_allreduce_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_comm_mpich_SOURCES = $(comm_test_sources)
 %canon_reldir%_unit_comm_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_comm_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_flatten_mpich_SOURCES = $(flatten_test_sources)
+%canon_reldir%_unit_flatten_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
+%canon_reldir%_unit_flatten_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_types_mpich_SOURCES = $(types_test_sources)
 %canon_reldir%_unit_types_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_types_mpich_LDADD = $(MPICH_LIBS) $(CMOCKA_LIBS) -lm

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cuda/gpu.h"
+#include "cuda/pack.h"
 
 enum { GPU_BYTES = 1 << 20, GUARD = 0xa5 };
 
@@ -85,6 +86,57 @@ enum shunt_status shunt_gpu_copy(void *to, const void *from, size_t bytes)
 {
     memmove(seen(to), seen(from), bytes);
     return SHUNT_OK;
+}
+
+/* ---- derived types: on the shadow, which lies as the device does ---- */
+
+enum shunt_status shunt_pack_out(const struct shunt_pattern *pattern, const void *base, int64_t count, uint64_t bytes,
+                                 char *packed)
+{
+    (void)count;
+    shunt_pattern_gather(pattern, seen(base), 0, bytes, packed);
+    copies++;
+    return SHUNT_OK;
+}
+
+enum shunt_status shunt_pack_in(const struct shunt_pattern *pattern, void *base, int64_t count, uint64_t bytes,
+                                const char *packed)
+{
+    (void)count;
+    shunt_pattern_scatter(pattern, seen(base), 0, bytes, packed);
+    copies++;
+    return SHUNT_OK;
+}
+
+static enum shunt_status repack(const struct shunt_pattern *pattern, const char *from, char *to, uint64_t bytes)
+{
+    char *packed = malloc(bytes);
+
+    assert_non_null(packed);
+    shunt_pattern_gather(pattern, from, 0, bytes, packed);
+    shunt_pattern_scatter(pattern, to, 0, bytes, packed);
+    free(packed);
+    copies++;
+    return SHUNT_OK;
+}
+
+enum shunt_status shunt_pack_fill(const struct shunt_pattern *pattern, const void *base, int64_t count, uint64_t bytes,
+                                  char *image)
+{
+    (void)count;
+    return repack(pattern, seen(base), image, bytes);
+}
+
+enum shunt_status shunt_pack_return(const struct shunt_pattern *pattern, void *base, int64_t count, uint64_t bytes,
+                                    const char *image)
+{
+    (void)count;
+    return repack(pattern, image, seen(base), bytes);
+}
+
+void shunt_pack_forget(struct shunt_pattern *pattern)
+{
+    (void)pattern;
 }
 
 static void map_gpu(void)

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The kernels that pack and unpack derived datatypes: shunt_pack, shunt_unpack.
+ *
+ * Each thread moves words of the packed data, and finds by divisions where each lies in the elements. So packed memory is
+ * accessed in order, whatever the elements look like; it may be pinned memory of the host.
+ */
+#include <gpu.cuh>
+#include "pack_args.h"
+
+template <class N> static __device__ __forceinline__ N divide(N n, const shunt_kdiv &d)
+{
+    if constexpr (sizeof(N) == 4)
+        return d.magic ? (N)((uint64_t)n * d.magic >> d.shift) : 0;
+    else
+        return n / d.by;
+}
+
+/* The place of granule g of a nest; loops run from the innermost on, and the outermost takes what is left. */
+template <class N> static __device__ __forceinline__ int64_t place_in_nest(const shunt_knest &nest, N g, uint32_t granule)
+{
+    N block = divide(g, nest.length);
+    int64_t place = nest.offset + (int64_t)(g - block * (N)nest.length.by) * granule;
+
+    for (uint32_t i = 0; i < nest.levels; i++) {
+        N next = i + 1 < nest.levels ? divide(block, nest.loops[i].count) : 0;
+        place += (int64_t)(block - next * (N)nest.loops[i].count.by) * nest.loops[i].stride;
+        block = next;
+    }
+    return place;
+}
+
+/* The last of n that starts at or before g. */
+template <class Start> static __device__ __forceinline__ uint64_t find_start(uint64_t n, uint64_t g, Start start)
+{
+    uint64_t low = 0, high = n;
+
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+        if (start(middle) <= g)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+template <class N> static __device__ __forceinline__ int64_t place_in_list(const shunt_pack_args &a, N g)
+{
+    if (a.kind == SHUNT_PACK_NESTED) {
+        const shunt_knest *nests = a.table ? a.table : a.nests;
+        uint64_t i = a.n == 1 ? 0 : find_start(a.n, g, [&](uint64_t k) { return nests[k].start; });
+        return place_in_nest<N>(nests[i], g - (N)nests[i].start, a.granule);
+    }
+    if (a.kind == SHUNT_PACK_UNIFORM) {
+        N i = divide(g, a.length);
+        return a.offsets[i] + (int64_t)(g - i * (N)a.length.by) * a.granule;
+    }
+    uint64_t i = find_start(a.n, g, [&](uint64_t k) { return a.starts[k]; });
+    return a.offsets[i] + (int64_t)(g - a.starts[i]) * a.granule;
+}
+
+/* Where a word lies, from the base. */
+template <class N> static __device__ __forceinline__ int64_t find_place(const shunt_pack_args &a, uint64_t word)
+{
+    N g = (N)(word >> a.shift), rest = divide(g, a.list);
+    int64_t place = place_in_list<N>(a, g - rest * (N)a.list.by) + (int64_t)(word & ((1u << a.shift) - 1)) * a.width;
+
+    for (uint32_t i = 0; i < a.outer_levels; i++) {
+        N next = divide(rest, a.outer[i].count);
+        place += (int64_t)(rest - next * (N)a.outer[i].count.by) * a.outer[i].stride;
+        rest = next;
+    }
+    return place + (int64_t)rest * a.extent;
+}
+
+template <class T> static __device__ __forceinline__ T load_word(const char *p)
+{
+    if constexpr (sizeof(T) == 16)
+        return gpu_load_user_vec(p);
+    else
+        return gpu_load_user((const T *)p);
+}
+
+template <class T> static __device__ __forceinline__ void store_word(char *p, T v)
+{
+    if constexpr (sizeof(T) == 16)
+        gpu_store_vec(p, v);
+    else
+        gpu_store((T *)p, v);
+}
+
+/* All loads of a batch are under way before the first store. */
+template <class T, class N, bool packing> static __device__ void move(const shunt_pack_args &a)
+{
+    const uint64_t threads = (uint64_t)gridDim.x * SHUNT_PACK_THREADS;
+
+    for (uint64_t w = (uint64_t)blockIdx.x * SHUNT_PACK_THREADS + threadIdx.x; w < a.words; w += SHUNT_PACK_BATCH * threads) {
+        T v[SHUNT_PACK_BATCH];
+        char *to[SHUNT_PACK_BATCH];
+#pragma unroll
+        for (uint32_t k = 0; k < SHUNT_PACK_BATCH; k++) {
+            uint64_t word = w + k * threads;
+            if (word >= a.words)
+                break;
+            char *lying = a.base + find_place<N>(a, a.first + word), *packed = a.packed + word * sizeof(T);
+            v[k] = load_word<T>(packing ? lying : packed);
+            to[k] = packing ? packed : lying;
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < SHUNT_PACK_BATCH; k++)
+            if (w + k * threads < a.words)
+                store_word<T>(to[k], v[k]);
+    }
+}
+
+template <class T, bool packing> static __device__ void move_words(const shunt_pack_args &a)
+{
+    if (a.wide)
+        move<T, uint64_t, packing>(a);
+    else
+        move<T, uint32_t, packing>(a);
+}
+
+template <bool packing> static __device__ void run(const shunt_pack_args &a)
+{
+    switch (a.width) {
+    case 16: move_words<gpu_vec, packing>(a); break;
+    case 8: move_words<uint64_t, packing>(a); break;
+    case 4: move_words<uint32_t, packing>(a); break;
+    case 2: move_words<uint16_t, packing>(a); break;
+    default: move_words<uint8_t, packing>(a); break;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(SHUNT_PACK_THREADS) shunt_pack(GPU_ARGS(shunt_pack_args) a)
+{
+    run<true>(a);
+}
+GPU_KERNEL(shunt_pack, shunt_pack_args);
+
+extern "C" __global__ void __launch_bounds__(SHUNT_PACK_THREADS) shunt_unpack(GPU_ARGS(shunt_pack_args) a)
+{
+    run<false>(a);
+}
+GPU_KERNEL(shunt_unpack, shunt_pack_args);
