@@ -199,7 +199,7 @@ static enum shunt_status open_mover(struct mover *m)
             return SHUNT_ERR_CUDA;
         }
     }
-    if (reachable && m->bytes <= (m->out ? DIRECT_OUT : DIRECT_IN))
+    if (reachable && n == 1 && m->bytes <= (m->out ? DIRECT_OUT : DIRECT_IN))
         return SHUNT_OK;
     m->batch = shunt_packer_buffer(m->packer, m->chunk, m->bytes);
     return m->batch > 0 || reachable ? SHUNT_OK : SHUNT_PASS;

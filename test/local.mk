@@ -149,6 +149,15 @@ check_PROGRAMS += %reldir%/unit/sim_kernels %reldir%/unit/sim_mistakes
 %canon_reldir%_unit_sim_mistakes_SOURCES = %reldir%/unit/sim_mistakes.cpp
 %canon_reldir%_unit_sim_mistakes_LDADD = libsimkernel.la $(CMOCKA_LIBS)
 
+if HAVE_CUDA
+# Packs and unpacks with the kernels of libshunt-simkernels.so; the driver is the test's
+check_PROGRAMS += %reldir%/unit/pack
+%canon_reldir%_unit_pack_SOURCES = %reldir%/unit/pack.c cuda/pack.c cuda/packer.c cuda/pattern.c cuda/shape.c cuda/stage.c
+%canon_reldir%_unit_pack_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_pack_LDADD = libbase.la $(CMOCKA_LIBS)
+EXTRA_%canon_reldir%_unit_pack_DEPENDENCIES = libshunt-simkernels.la
+endif
+
 # Opens libshunt-simkernels.so, as the simulated GPU does
 check_PROGRAMS += %reldir%/unit/kernels
 %canon_reldir%_unit_kernels_SOURCES = %reldir%/unit/kernels.cpp
