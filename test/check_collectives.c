@@ -267,7 +267,7 @@ static bool crashes_host(const struct test *test)
 #endif
 }
 
-/* All counts and types of one call. Many elements with gaps take long, since each block is a copy. */
+/* All counts and types of one call. There is no room for many elements with gaps. */
 static void run_shapes(struct test *test)
 {
     static const int counts[] = {0, 1, 7, COUNT};

@@ -200,12 +200,18 @@ static void alloc_vmm(struct gpu_block *block, size_t bytes, int handles, size_t
     }
 }
 
+void gpu_make_hole(struct gpu_block *block, int piece)
+{
+    unmap_piece(block, piece);
+    CHECK(cuMemRelease(block->vmm[piece]));
+    block->vmm[piece] = 0;
+}
+
 static void free_vmm(struct gpu_block *block)
 {
-    for (size_t i = 0; i * block->piece < block->root_bytes; i++) {
-        unmap_piece(block, (int)i);
-        CHECK(cuMemRelease(block->vmm[i]));
-    }
+    for (size_t i = 0; i * block->piece < block->root_bytes; i++)
+        if (block->vmm[i])
+            gpu_make_hole(block, (int)i);
     CHECK(cuMemAddressFree(block->root, block->root_bytes));
 }
 

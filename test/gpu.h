@@ -50,6 +50,9 @@ void gpu_free(struct gpu_block *block);
 void gpu_swap(struct gpu_block *block, unsigned long long *old);
 void gpu_swap_back(struct gpu_block *block, unsigned long long old);
 
+/* Of kind R: nothing is mapped at that piece any more. */
+void gpu_make_hole(struct gpu_block *block, int piece);
+
 /* CUDA IPC, as an application uses it. */
 struct gpu_handle {
     char bytes[64];

@@ -171,9 +171,9 @@ endif
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = check_allreduce check_app check_collectives check_comms check_ends check_errors check_float16 \
 	check_life check_memory check_rows \
-	check_threads check_user check_waits
+	check_threads check_types check_user check_waits
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives staged float16 memory faults life linger ll128 app clients
+process_tests = checker allreduce collectives staged types float16 memory faults life linger ll128 app clients
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(srcdir)/%reldir%/short_float.h
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
