@@ -45,6 +45,7 @@ struct shunt_call {
     union {
         int tag;                       /* Comm_create_group, Intercomm_create */
         MPI_Count recvcount;           /* of calls with two counts; `count` is the other */
+        MPI_Count partitions;          /* of calls that have some; `count` is of each */
         const struct shunt_rows *rows; /* of calls with arrays */
     };
     union {
@@ -81,8 +82,9 @@ struct shunt_wait {
  *   take    a collective that we take: shunt_hook_take before; answers true if the call is done
  *   stage   a collective that takes device buffers by way of host memory: shunt_hook_stage_before, which may put other
  *           buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
- *   move    any other call that takes device buffers by way of host memory: as stage, with shunt_hook_move_before and
- *           shunt_hook_move_after, while the process uses CUDA
+ *   issue   begins an operation and creates its request: shunt_hook_issue_before, which may put other buffers into the
+ *           call, answers true if the call is done; shunt_hook_issue_after
+ *   icoll   the same for a collective: shunt_hook_coll first
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
  *   free    ends a communicator: shunt_hook_free before
  *   done    completes, starts or frees requests: shunt_hook_done_before, which may have other statuses written, answers
@@ -94,8 +96,8 @@ void shunt_hook_coll(const struct shunt_call *call);
 bool shunt_hook_take(const struct shunt_call *call, int *rc);
 bool shunt_hook_stage_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
-bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);
-int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc);
 void shunt_hook_comm_before(struct shunt_call *call);
 void shunt_hook_comm_after(struct shunt_call *call, int rc);
 void shunt_hook_free(const struct shunt_call *call);

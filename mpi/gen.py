@@ -50,7 +50,8 @@ def expand(name, forms, args, kinds):
 
 
 # What other forms than the blocking one are of
-OTHER_FORMS = {"take": "coll", "stage": "coll", "move": "depth"}
+OTHER_FORMS = {"take": "icoll", "stage": "icoll", "move": "issue", "depth": "issue"}
+STAGED = {"take", "stage", "move", "icoll", "issue"}
 
 
 def read_calls(path):
@@ -114,7 +115,7 @@ def fields(call):
 def host_args(call):
     """What the host's function is called with: some of it the hook may have put into `call`."""
     replaced = {"status": "call.statuses"} if call.cls == "done" else {}
-    if call.cls in OTHER_FORMS:
+    if call.cls in STAGED:
         replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status", "type": "call.datatype",
                     "rtype": "call.recvtype"}
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
@@ -132,6 +133,8 @@ def write_ids(calls, digest):
     forms = dict.fromkeys((c.id, c.family) for c in calls if c.cls != "host" and c.id != c.family)
     print("/* Initialises an array: of each form that is not the blocking one, the id of that. */\n#define SHUNT_CALL_FAMILIES \\\n" +
           " \\\n".join(f"    [SHUNT_CALL_{i}] = SHUNT_CALL_{family}," for i, family in forms) + "\n")
+    print("/* Initialises an array of bools: which are started by Start. */\n#define SHUNT_CALL_PERSISTENT_FORMS \\\n" +
+          " \\\n".join(f"    [SHUNT_CALL_{i}] = true," for i in ids if i.endswith("_init")) + "\n")
     print(f"#define SHUNT_NSLOTS {2 + max(c.slot for c in calls)}")
     print(f"#define SHUNT_CALLS_DIGEST {digest:#x}u /* of calls.txt: slots are numbered alike */")
 

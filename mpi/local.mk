@@ -27,10 +27,11 @@ mpi_sources += \
 	%reldir%/life.h \
 	%reldir%/map.c \
 	%reldir%/map.h \
-	%reldir%/message.c \
-	%reldir%/message.h \
 	%reldir%/operand.c \
 	%reldir%/operand.h \
+	%reldir%/operation.c \
+	%reldir%/operation.h \
+	%reldir%/partition.c \
 	%reldir%/patterns.c \
 	%reldir%/request.c \
 	%reldir%/request.h \

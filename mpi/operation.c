@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Staged operations that go on after the call that began them; operation.h. */
+#include "mpi/operation.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "cuda/gpu.h"
+#include "mpi/comm.h"
+#include "mpi/life.h"
+#include "mpi/tally.h"
+
+static const bool persistent_forms[SHUNT_NCALLS] = { SHUNT_CALL_PERSISTENT_FORMS };
+
+/* Of a message that is too long, Open MPI writes as much as there is room for. MPICH does not, nor does it set the count. */
+#ifdef OPEN_MPI
+static const bool cut_messages_count = true;
+#else
+static const bool cut_messages_count = false;
+#endif
+
+static struct shunt_operation *operation_of(struct shunt_request *request)
+{
+    return (struct shunt_operation *)((char *)request - offsetof(struct shunt_operation, request));
+}
+
+int shunt_operation_fail(MPI_Comm comm)
+{
+    return shunt_comm_fail(shunt_comm_find(comm) ? comm : MPI_COMM_SELF);
+}
+
+/* ---- what requests ask of it ---- */
+
+/* Bytes that have come, without gaps. */
+static int64_t count_received(const struct shunt_operation *operation, const MPI_Status *status)
+{
+    MPI_Count bytes;
+
+    if (!operation->by_status || shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
+        bytes == MPI_UNDEFINED)
+        return SHUNT_RECEIVED_ALL;
+    return bytes;
+}
+
+static int end_operation(struct shunt_request *request, int error, const MPI_Status *status)
+{
+    struct shunt_operation *operation = operation_of(request);
+    int cancelled = 0, class = MPI_SUCCESS;
+
+    if (error != MPI_SUCCESS)
+        shunt_host.Error_class(error, &class);
+    else
+        shunt_host.Test_cancelled(status, &cancelled);
+    bool cut = class == MPI_ERR_TRUNCATE && cut_messages_count && operation->by_status;
+    if (cancelled || (class != MPI_SUCCESS && !cut))
+        return MPI_SUCCESS;
+    if (shunt_images_return(&operation->images, count_received(operation, status)) == SHUNT_OK)
+        return MPI_SUCCESS;
+    return shunt_operation_fail(request->comm);
+}
+
+static int start_operation(struct shunt_request *request)
+{
+    struct shunt_operation *operation = operation_of(request);
+
+    return shunt_images_fill(&operation->images) == SHUNT_OK ? MPI_SUCCESS : shunt_operation_fail(request->comm);
+}
+
+void shunt_operation_release(struct shunt_operation *operation)
+{
+    shunt_images_release(&operation->images);
+    free(operation->partitions.returned);
+    free(operation);
+}
+
+static void release_operation(struct shunt_request *request)
+{
+    shunt_operation_release(operation_of(request));
+}
+
+static const struct shunt_request_kind kind = {
+    .done = end_operation,
+    .start = start_operation,
+    .release = release_operation,
+};
+
+/* ---- making one ---- */
+
+static bool tells_by_status(unsigned family)
+{
+    switch (family) {
+    case SHUNT_CALL_Recv:
+    case SHUNT_CALL_Mrecv:
+    case SHUNT_CALL_File_read:
+    case SHUNT_CALL_File_read_all:
+    case SHUNT_CALL_File_read_at:
+    case SHUNT_CALL_File_read_at_all:
+    case SHUNT_CALL_File_read_shared: return true;
+    default: return false;
+    }
+}
+
+/*
+ * MPICH 4.0 has nothing in the status of Isendrecv. So that all can be copied back, what is to be received is copied out
+ * before; in Isendrecv_replace that is what is sent, too.
+ */
+static enum shunt_status fill_unsure(const struct shunt_images *images)
+{
+    return images->recv.staged ? shunt_image_fill(&images->recv_image, &images->recv.written) : SHUNT_OK;
+}
+
+static enum shunt_status prepare_operation(struct shunt_call *call, struct shunt_operation *operation)
+{
+    bool partitioned = call->id == SHUNT_CALL_Psend_init || call->id == SHUNT_CALL_Precv_init;
+    struct shunt_call original = *call;
+
+    operation->request.kind = partitioned ? &shunt_partitions_kind : &kind;
+    enum shunt_status status = partitioned ? shunt_partitions_make(call, operation)
+                                           : shunt_images_make(call, &operation->images);
+    if (status != SHUNT_OK)
+        return status;
+    shunt_tally_staged(call, &operation->images);
+    if (call->id == SHUNT_CALL_Isendrecv)
+        status = fill_unsure(&operation->images);
+    /* What is to be started, too: MPICH 4.0 copies the root's own part in Gather_init. */
+    if (status == SHUNT_OK && !partitioned)
+        status = shunt_images_fill(&operation->images);
+    if (status != SHUNT_OK)
+        *call = original;
+    return status;
+}
+
+enum shunt_status shunt_operation_make(struct shunt_call *call, struct shunt_operation **operation_p)
+{
+    struct shunt_operation *operation = calloc(1, sizeof *operation);
+
+    if (!operation)
+        return SHUNT_ERR_MEMORY;
+    operation->request.comm = call->comm;
+    operation->request.persistent = persistent_forms[call->id];
+    operation->by_status = tells_by_status(shunt_call_family(call->id));
+    enum shunt_status status = prepare_operation(call, operation);
+    if (status == SHUNT_OK)
+        *operation_p = operation;
+    else
+        shunt_operation_release(operation);
+    return status;
+}
+
+int shunt_operation_begun(struct shunt_operation *operation, MPI_Request handle)
+{
+    operation->request.handle = handle;
+    return operation->request.persistent ? shunt_request_track(&operation->request)
+                                         : shunt_request_settle(&operation->request);
+}
+
+/* ---- hooks ---- */
+
+/* A buffer may be in device memory. */
+static __attribute__((noinline)) bool stage_issue(struct shunt_call *call, int *rc, void **kept)
+{
+    struct shunt_operation *operation = NULL;
+    int saved = errno;
+
+    if (shunt_life_forked())
+        return false;
+    enum shunt_status status = shunt_operation_make(call, &operation);
+    errno = saved;
+    *kept = operation;
+    if (status == SHUNT_OK || status == SHUNT_PASS)
+        return false;
+    *rc = shunt_operation_fail(call->comm);
+    return true;
+}
+
+bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
+{
+    const void *send = call->sendbuf && call->sendbuf != MPI_IN_PLACE ? call->sendbuf : call->recvbuf;
+
+    if (!shunt_gpu_in_use() || shunt_gpu_surely_host(send, call->recvbuf ? call->recvbuf : send))
+        return false;
+    return stage_issue(call, rc, kept);
+}
+
+int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc)
+{
+    struct shunt_operation *operation = kept;
+    int saved = errno;
+
+    if (!operation) {
+        if (rc == MPI_SUCCESS && call->requests && !shunt_life_forked())
+            shunt_request_renew(*call->requests);
+    } else if (rc != MPI_SUCCESS) {
+        shunt_operation_release(operation);
+    } else {
+        rc = shunt_operation_begun(operation, *call->requests);
+    }
+    errno = saved;
+    return rc;
+}
