@@ -27,8 +27,6 @@ cuda_sources += \
 	%reldir%/pattern.h \
 	%reldir%/peer.c \
 	%reldir%/peer.h \
-	%reldir%/probe.c \
-	%reldir%/probe.h \
 	%reldir%/registry.c \
 	%reldir%/registry.h \
 	%reldir%/shape.c \

@@ -169,18 +169,16 @@ endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
-	= bench_types check_allreduce check_app check_collectives \
-	check_comms check_ends check_errors check_float16 check_life \
-	check_memory check_messages check_rows mpi_test_programs
-	check_threads check_types check_user check_waits
+mpi_test_programs = check_allreduce check_app check_collectives check_comms check_ends check_errors check_float16 \
+	check_life check_memory check_requests check_rows check_starts check_threads check_types check_user check_waits
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives staged types float16 memory faults life linger ll128 app clients
-mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(srcdir)/%reldir%/short_float.h
+process_tests = checker allreduce collectives staged requests types float16 memory faults life linger ll128 app clients
+mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(addprefix $(srcdir)/%reldir%/,form.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
 	-pthread -I$(top_srcdir)
 EXTRA_DIST += $(mpi_test_programs:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.h)
-EXTRA_DIST += %reldir%/short_float.h %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
+EXTRA_DIST += %reldir%/form.h %reldir%/ring.h %reldir%/short_float.h %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
 check_DATA =
 CLEANFILES += $(check_DATA) %reldir%/openmpi/*.o %reldir%/mpich/*.o
 .PRECIOUS: %reldir%/openmpi/%.o %reldir%/mpich/%.o

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The blocking, nonblocking or persistent form of a collective, as the command line says; for one test program. */
+#ifndef SHUNT_TEST_FORM_H
+#define SHUNT_TEST_FORM_H
+
+#include <mpi.h>
+#include <string.h>
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
+static enum { BLOCKING, NONBLOCKING, PERSISTENT } form;
+static MPI_Request form_request;
+
+/* Take "nonblocking" or "persistent" from the front of the command line. */
+static inline void form_start(int *argc, char ***argv)
+{
+    static const char *const words[] = {"", "nonblocking", "persistent"};
+
+    for (int i = 1; i < 3; i++) {
+        if (*argc > 1 && strcmp((*argv)[1], words[i]) == 0) {
+            form = i;
+            (*argv)[1] = (*argv)[0];
+            (*argc)--;
+            (*argv)++;
+            return;
+        }
+    }
+}
+
+/* MPICH 4.0 frees what some need for the next time. */
+#ifdef MPICH_NAME
+#define FORM_ROUNDS 1
+#else
+#define FORM_ROUNDS 2
+#endif
+
+/* Complete what has been begun with success; what is persistent runs several times. */
+static inline int form_finish(int rc)
+{
+    if (rc != MPI_SUCCESS)
+        return rc;
+    if (form == NONBLOCKING)
+        return MPI_Wait(&form_request, MPI_STATUS_IGNORE);
+    for (int i = 0; i < FORM_ROUNDS && rc == MPI_SUCCESS; i++) {
+        MPI_Start(&form_request);
+        rc = MPI_Wait(&form_request, MPI_STATUS_IGNORE);
+    }
+    MPI_Request_free(&form_request);
+    return rc;
+}
+
+#if defined OPEN_MPI && MPI_VERSION < 4
+#define FORM_INIT(name, suffix) MPIX_##name##_init
+#else
+#define FORM_INIT(name, suffix) MPI_##name##_init##suffix
+#endif
+
+/* FORM(Bcast, Ibcast, , arguments); the suffix is _c for large counts. */
+#define FORM(name, iname, suffix, ...)                                                             \
+    (form == BLOCKING      ? MPI_##name##suffix(__VA_ARGS__)                                       \
+     : form == NONBLOCKING ? form_finish(MPI_##iname##suffix(__VA_ARGS__, &form_request))          \
+                           : form_finish(FORM_INIT(name, suffix)(__VA_ARGS__, MPI_INFO_NULL, &form_request)))
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the test programs of requests share: pieces of two buffers, a neighbour on each side, notes. For one test program. */
+#ifndef SHUNT_TEST_RING_H
+#define SHUNT_TEST_RING_H
+
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test/pair.h"
+
+#define PIECES 8
+#define PIECE  100 /* floats */
+#define BYTES  (PIECE * (int)sizeof(float))
+#define ROOM   (2 * PAIR_GUARD + 2 * PIECES * BYTES)
+#define TAG    40
+
+#if MPI_VERSION >= 4
+#define CALL(name, ...) (pair_large ? MPI_##name##_c(__VA_ARGS__) : MPI_##name(__VA_ARGS__))
+#else
+#define CALL(name, ...) MPI_##name(__VA_ARGS__)
+#endif
+
+static int left, right;
+static MPI_Status *ignored_statuses; /* MPI_STATUSES_IGNORE, which compilers take for the address of too little memory */
+static MPI_Datatype holes; /* two floats, one of them below the element's address, and a gap between them */
+static long *noted;
+
+/* Whatever is noted in this order must be the same on any memory. */
+static inline void note(long value)
+{
+    noted[0] = (long)((unsigned long)noted[0] * 1000003ul + (unsigned long)value);
+}
+
+/* `error` must be left as it is by calls that return one status. */
+static inline void note_status(const MPI_Status *status, MPI_Datatype type)
+{
+    int count, elements, cancelled;
+
+    MPI_Get_count(status, type, &count);
+    MPI_Get_elements(status, type, &elements);
+    MPI_Test_cancelled(status, &cancelled);
+    note(count);
+    note(elements);
+    note(cancelled);
+    note(status->MPI_TAG);
+    note(status->MPI_SOURCE);
+}
+
+static inline char *piece(char *buffer, int i)
+{
+    return buffer + i * BYTES;
+}
+
+/* Receives from the left, sends to the right: pieces 0 to n - 1, with tags in this order. */
+static inline void exchange(char *send, char *recv, int n, MPI_Request *requests)
+{
+    for (int i = 0; i < n; i++)
+        CALL(Irecv, piece(recv, i), PIECE, MPI_FLOAT, left, TAG + i, MPI_COMM_WORLD, &requests[2 * i]);
+    for (int i = 0; i < n; i++)
+        CALL(Isend, piece(send, i), PIECE - i, MPI_FLOAT, right, TAG + i, MPI_COMM_WORLD, &requests[2 * i + 1]);
+}
+
+/* One case: a small program that notes what it learns. */
+struct ring_case {
+    const char *name;
+    int (*run)(const void *context, char *send, char *recv, long *values);
+    const bool *context;
+};
+
+static inline void ring_start(int *argc, char ***argv, const char **only)
+{
+    MPI_Datatype bare;
+
+    *only = NULL;
+    if (*argc > 1 && !strchr((*argv)[*argc - 1], ':'))
+        *only = (*argv)[--*argc];
+    pair_start(argc, argv, ROOM);
+    ignored_statuses = MPI_STATUSES_IGNORE;
+    left = (pair_rank + pair_ranks - 1) % pair_ranks;
+    right = (pair_rank + 1) % pair_ranks;
+    MPI_Type_create_hindexed_block(2, 1, (MPI_Aint[]){-8, 4}, MPI_FLOAT, &bare);
+    MPI_Type_create_resized(bare, -8, 20, &holes);
+    MPI_Type_commit(&holes);
+    MPI_Type_free(&bare);
+}
+
+/* Run all cases, or the one that the command line ends with. */
+static inline int ring_run(const char *program, const struct ring_case *cases, size_t n, const char *only)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct pair_test test = {cases[i].name, cases[i].run, cases[i].context, true, true, false};
+        if (!only || strcmp(only, cases[i].name) == 0)
+            pair_run(&test);
+    }
+    MPI_Type_free(&holes);
+    return pair_finish(program);
+}
+
+#endif

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Nonblocking and persistent operations on device memory: each case is compared with the same on host memory, byte by byte
+and status by status, whatever way it is completed."""
+import pytest
+
+from harness import mpirun, staged
+
+PAIRS = ["D:D", "H:D", "DH:HD", "M:V", "E:R"]
+FORMS = ["nonblocking", "persistent"]
+POINT_TO_POINT = ["check_requests", "check_starts"]
+COLLECTIVES = ["check_collectives", "check_rows"]
+
+
+def check(family, ranks, program, *words, **more):
+    result = mpirun(family, ranks, program, *words, **more)
+    summary, found = result.checked(), staged(result)
+    assert bool(found) == (summary["device"] > 0), str(result)
+    return summary, found
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("program", POINT_TO_POINT)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_point_to_point(family, ranks, program):
+    """Every way to begin and to complete an operation, with messages that are short, long, cut off, with gaps, to nobody
+    and to oneself."""
+    summary, found = check(family, ranks, program, *(PAIRS if family == "openmpi" else ["D:D", "HM:MD"]))
+    assert {"send", "recv"} <= set(found) and summary["cases"] > 5
+
+
+@pytest.mark.parametrize("program", POINT_TO_POINT)
+def test_large_counts(family, program):
+    check(family, 2, program, "large", "D:D")
+
+
+def test_little_pinned_memory(family):
+    """Four thousand operations under way at once, with room for two in the pool, and for none."""
+    check(family, 2, "check_starts", "D:D", settings={"SHUNT_STAGE_CHUNK": "4k", "SHUNT_STAGE_SIZE": "8k"})
+    check(family, 2, "check_starts", "D:D", settings={"SHUNT_STAGE_SIZE": "0"})
+
+
+@pytest.mark.parametrize("program", COLLECTIVES)
+@pytest.mark.parametrize("form", FORMS)
+def test_collectives(family, form, program):
+    """As the blocking forms: each call on device memory is staged, and none on host memory is."""
+    summary, found = check(family, 2, program, form, "D:D", *(["DH:HD"] if family == "openmpi" else []))
+    assert sum(found.values()) == summary["device"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", COLLECTIVES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_more_collectives(family, ranks, form, program):
+    for words in ([], ["large"]):
+        check(family, ranks, program, form, *words, "D:D", "A:V", "H:D", "HM:MD", "E:R", "D:H", limit=300)
+
+
+def test_host_memory(family):
+    """Counted by nobody: it is the host MPI's."""
+    for program in [*POINT_TO_POINT, *COLLECTIVES]:
+        assert not check(family, 2, program, *(["nonblocking"] if program in COLLECTIVES else []), "H:H", "P:P")[1]
