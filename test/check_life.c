@@ -204,6 +204,24 @@ static void reset_one(void)
     MPI_Finalize();
 }
 
+/*
+ * Buffers that the peers write directly are freed, and the process ends, long before the peers close them. MPI_Finalize
+ * may wait for all, so the others are late for it, too.
+ */
+static void first_to_finalize(void)
+{
+    begin();
+    test_options.ordered = true;
+    for (int i = 0; i < 6; i++)
+        case_sum(MPI_COMM_WORLD, "world", "B", 400000, (uint64_t)i);
+    good = case_summary("check_life");
+    if (rank != 0)
+        usleep(1500000);
+    else
+        case_finish();
+    MPI_Finalize();
+}
+
 static void abort_job(void)
 {
     begin();
@@ -305,6 +323,7 @@ static const struct {
     {"destructor", destructor},
     {"reset-before-finalize", reset_before_finalize},
     {"reset-one", reset_one},
+    {"first-to-finalize", first_to_finalize},
     {"abort", abort_job},
     {"kill", kill_rank},
     {"kill-before-init", kill_before_init},

@@ -88,9 +88,9 @@ def test_setting_without_peer_access(family):
         "staged", reason="no peer access between the GPUs")
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_ranks_share_a_gpu(family, ranks):
-    result = check(family, ranks, *SMALL, gpus=1 if ranks == 2 else 2)
+    result = check(family, ranks, *SMALL, gpus=2 if ranks == 4 else 1)
     result.ran("staged", reason="two ranks share a GPU")
 
 

@@ -13,7 +13,7 @@ def life(family, ranks, mode, *words, **more):
 
 
 @pytest.mark.parametrize("mode", ["early", "late", "slow-rank", "finalize-at-exit", "destructor", "reset-before-finalize",
-                                  "reset-one"])
+                                  "reset-one", "first-to-finalize"])
 def test_mode_is_good(family, mode):
     """In all of them the device path is taken, the program ends with 0, and shunt says nothing."""
     life(family, 2, mode).silent().ran("gpu")

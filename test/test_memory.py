@@ -80,6 +80,12 @@ def test_fresh_allocations_in_each_call():
           "--ordered", settings={"SHUNT_ALLREDUCE": "twoshot"}, limit=120).ran("twoshot")
 
 
+@pytest.mark.parametrize("kinds", ["D", "DB"])
+def test_fresh_allocations_of_ranks_on_one_gpu(kinds):
+    check("openmpi", 2, "--fresh", "--send", kinds, "--recv", kinds, "--count", "1,256,40000", "--place", "in,out", gpus=1,
+          preset="h200").ran("staged", reason="two ranks share a GPU")
+
+
 def test_device_memory_stays_flat():
     mpirun("openmpi", 2, "check_life", "memory-flat", "40", limit=120).ran("gpu")
 
