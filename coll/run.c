@@ -208,16 +208,26 @@ static struct shunt_device *open_device(struct shunt_arena *arena, const struct 
     return device;
 }
 
+/* For waits for members that neither come nor pass; *since: 0 at their start. */
+static bool out_of_patience(double *since)
+{
+    double now = seconds();
+
+    *since = *since == 0 ? now : *since;
+    return now - *since > PATIENCE_SECONDS && !shunt_conf->reproducible;
+}
+
 /*
  * Open every member's scratch. A member that has not published yet is late, or on host memory: the second shows in its
- * counter. So this waits for just what the decision waits for later, and like it ends after 30 s.
+ * counter. So this waits for just what the decision waits for later, and like it ends after 30 s. *proven: all links are.
  */
-static enum shunt_reason open_peers(struct waiter *w, const int *slots)
+static enum shunt_reason open_peers(struct waiter *w, const int *slots, bool *proven)
 {
     int n = shunt_board_size(w->board);
     enum shunt_reason reason = SHUNT_REASON_NONE;
     double since = 0;
 
+    *proven = true;
     for (int q = 0; q < n; q++) {
         enum shunt_peer_state state;
         while ((state = shunt_peer_open(w->arena, slots[q], &reason)) == SHUNT_PEER_MISSING) {
@@ -232,15 +242,61 @@ static enum shunt_reason open_peers(struct waiter *w, const int *slots)
                 continue;
             if (!shunt_arena_alive(w->arena, slots[q]))
                 return SHUNT_REASON_PEER_VETO;
-            double now = seconds();
-            since = since == 0 ? now : since;
-            if (now - since > PATIENCE_SECONDS && !shunt_conf->reproducible)
+            if (out_of_patience(&since))
                 return SHUNT_REASON_TIMEOUT;
         }
         if (state == SHUNT_PEER_REFUSED)
             return reason;
+        *proven &= state == SHUNT_PEER_OPEN;
     }
     return SHUNT_REASON_NONE;
+}
+
+/* One look at all: *unproven is a member whose link is not proven yet, or -1. */
+static enum shunt_reason look_at_links(struct waiter *w, const int *slots, int *unproven)
+{
+    enum shunt_reason refusal = SHUNT_REASON_NONE;
+
+    *unproven = -1;
+    for (int q = 0; q < shunt_board_size(w->board); q++) {
+        enum shunt_reason reason;
+        enum shunt_peer_state state = shunt_peer_open(w->arena, slots[q], &reason);
+        if (state == SHUNT_PEER_MET)
+            *unproven = q;
+        else if (state == SHUNT_PEER_REFUSED)
+            refusal = reason;
+    }
+    return refusal;
+}
+
+/*
+ * Wait until what each member writes has been seen to arrive at the others. That is the work of both sides, so all are
+ * looked at in each turn: what one waits for may be waiting for us. A member that has not met us yet is late, or on host
+ * memory, as above.
+ */
+static enum shunt_reason prove_links(struct waiter *w, const int *slots)
+{
+    double since = 0;
+
+    for (;;) {
+        int q;
+        enum shunt_reason refusal = look_at_links(w, slots, &q);
+        if (refusal != SHUNT_REASON_NONE || q < 0)
+            return refusal;
+        if (shunt_board_ahead(w->board, q)) {
+            refusal = look_at_links(w, slots, &q); /* the counter first */
+            if (refusal == SHUNT_REASON_NONE && q >= 0)
+                refusal = SHUNT_REASON_PEER_ON_HOST;
+            return refusal;
+        }
+        wait_a_little(w);
+        if (w->turns % 64 != 0)
+            continue;
+        if (!shunt_arena_alive(w->arena, slots[q]))
+            return SHUNT_REASON_PEER_VETO;
+        if (out_of_patience(&since))
+            return SHUNT_REASON_TIMEOUT;
+    }
 }
 
 static void fill_post(struct shunt_arena *arena, const struct shunt_device *device, const struct shunt_task *task,
@@ -442,7 +498,10 @@ static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task
             shunt_peers_tidy(w->arena);
         pthread_mutex_unlock(&process.lock);
     }
-    reason = open_peers(w, slots);
+    bool proven;
+    reason = open_peers(w, slots, &proven);
+    if (reason == SHUNT_REASON_NONE && !proven)
+        reason = prove_links(w, slots);
     if (reason == SHUNT_REASON_NONE && !shunt_device_order(*device, legacy_idle))
         reason = SHUNT_REASON_CONTEXT;
     return reason;

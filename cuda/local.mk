@@ -27,6 +27,8 @@ cuda_sources += \
 	%reldir%/pattern.h \
 	%reldir%/peer.c \
 	%reldir%/peer.h \
+	%reldir%/probe.c \
+	%reldir%/probe.h \
 	%reldir%/registry.c \
 	%reldir%/registry.h \
 	%reldir%/shape.c \

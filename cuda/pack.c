@@ -280,9 +280,7 @@ static enum shunt_status move(struct mover *m, int64_t count)
         return SHUNT_OK;
     if (shunt_pattern_is_dense(m->pattern, count))
         return move_dense(m);
-    /* The first byte: element 0 may begin in a gap. */
-    int64_t offset = m->pattern->nests ? m->pattern->nests[0].offset : m->pattern->offsets[0];
-    m->gpu = shunt_gpu_of((void *)((uintptr_t)m->base + (uintptr_t)offset), &foreign);
+    m->gpu = shunt_gpu_of((void *)((uintptr_t)m->base + (uintptr_t)shunt_pattern_first(m->pattern)), &foreign);
     if (!m->gpu)
         return SHUNT_ERR_CUDA;
     enum shunt_status status = shunt_gpu_enter(m->gpu, &scope);

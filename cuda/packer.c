@@ -147,14 +147,14 @@ static bool find_range(const struct shunt_gpu *gpu, uint64_t address, struct ran
     CUpointer_attribute wanted[] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE,      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
                                      CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                      CU_POINTER_ATTRIBUTE_RANGE_SIZE,       CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
-                                     CU_POINTER_ATTRIBUTE_MAPPING_SIZE };
-    unsigned type = 0;
+                                     CU_POINTER_ATTRIBUTE_MAPPING_SIZE,     CU_POINTER_ATTRIBUTE_IS_MANAGED };
+    unsigned type = 0, managed = 0;
     int ordinal = -1;
     CUcontext context = NULL;
     uint64_t start = 0, size = 0, mapped = 0, mapped_size = 0;
-    void *values[] = { &type, &ordinal, &context, &start, &size, &mapped, &mapped_size };
+    void *values[] = { &type, &ordinal, &context, &start, &size, &mapped, &mapped_size, &managed };
 
-    if (SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuPointerGetAttributes(7, wanted, values, address)) != SHUNT_OK)
+    if (SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuPointerGetAttributes(8, wanted, values, address)) != SHUNT_OK)
         return false;
     /* Of memory mapped by hand the range is what was reserved, of which the mapping is a part. */
     if (mapped_size > 0) {
@@ -162,8 +162,8 @@ static bool find_range(const struct shunt_gpu *gpu, uint64_t address, struct ran
         size = mapped_size;
     }
     *range = (struct range){ start, start + size };
-    return type == CU_MEMORYTYPE_DEVICE && ordinal == gpu->ordinal && (!context || context == gpu->context) &&
-           address - start < size;
+    bool own = type == CU_MEMORYTYPE_DEVICE && ordinal == gpu->ordinal && (!context || context == gpu->context);
+    return (own || managed) && address - start < size;
 }
 
 static enum shunt_status check_range(struct reach *reach, uint64_t start, uint64_t end)

@@ -153,15 +153,6 @@ bool shunt_pattern_is_dense(const struct shunt_pattern *pattern, int64_t count)
            (count <= 1 || pattern->extent == (int64_t)pattern->bytes);
 }
 
-uint64_t shunt_pattern_blocks(const struct shunt_pattern *pattern)
-{
-    uint64_t blocks = pattern->nests ? 0 : pattern->n;
-
-    for (size_t i = 0; pattern->nests && i < pattern->n; i++)
-        blocks += loops_count(pattern->nests[i].loops, pattern->nests[i].levels);
-    return blocks * loops_count(pattern->outer, pattern->outer_levels);
-}
-
 /* ---- walking ---- */
 
 /* Equal blocks, equally far apart, which lie one behind the other in packed memory. */

@@ -58,8 +58,11 @@ void shunt_pattern_release(struct shunt_pattern *pattern);
 /* Is it one block, and do elements lie without gaps between them (if there are several)? */
 bool shunt_pattern_is_dense(const struct shunt_pattern *pattern, int64_t count);
 
-/* How many contiguous pieces an element has at most. */
-uint64_t shunt_pattern_blocks(const struct shunt_pattern *pattern);
+/* Where the first byte in packed order lies: an element may begin in a gap. Of a pattern with bytes. */
+static inline int64_t shunt_pattern_first(const struct shunt_pattern *pattern)
+{
+    return pattern->nests ? pattern->nests[0].offset : pattern->offsets[0];
+}
 
 /*
  * Of `count` elements at `base`, the packed bytes from `first` on, `bytes` of them: to or from `packed`. Touches nothing

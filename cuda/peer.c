@@ -7,6 +7,7 @@
 #include "base/conf.h"
 #include "cuda/linger.h"
 #include "cuda/packer.h"
+#include "cuda/probe.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -234,9 +235,33 @@ static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card
     }
     peer->scratch = (char *)scratch;
     peer->channel = theirs->channel;
+    if (shunt_probe_write(peer->scratch, mine->channel, theirs->channel) != SHUNT_OK)
+        return SHUNT_REASON_NO_P2P;
+    atomic_fetch_or(&mine->probed, 1u << theirs->channel);
     if (has_whole_lines(theirs))
         atomic_fetch_or(&mine->whole_lines, 1u << theirs->channel);
     return SHUNT_REASON_NONE;
+}
+
+/* Both have written into each other's scratch and looked what has come: NONE once both have said so. */
+static enum shunt_peer_state prove(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer)
+{
+    uint32_t me = 1u << mine->channel;
+
+    /* Acquire: its copy was complete before it said so. */
+    if (!peer->heard && (atomic_load_explicit(&theirs->probed, memory_order_acquire) & me)) {
+        peer->heard = shunt_probe_arrived(self.device.scratch, theirs->channel, mine->channel);
+        atomic_fetch_or(peer->heard ? &mine->heard : &mine->deaf, 1u << theirs->channel);
+    }
+    if ((atomic_load(&theirs->deaf) & me) || (atomic_load(&mine->deaf) >> theirs->channel & 1)) {
+        peer->reason = SHUNT_REASON_LOST_WRITES;
+        shunt_warn_once(peer->reason, "what process %u writes does not arrive at process %u of the node",
+                        atomic_load(&theirs->deaf) & me ? mine->channel : theirs->channel,
+                        atomic_load(&theirs->deaf) & me ? theirs->channel : mine->channel);
+        return SHUNT_PEER_REFUSED;
+    }
+    bool both = peer->heard && (atomic_load_explicit(&theirs->heard, memory_order_acquire) & me);
+    return both ? SHUNT_PEER_OPEN : SHUNT_PEER_MET;
 }
 
 /* With the lock held: a peer that has published since the last look. */
@@ -245,6 +270,7 @@ static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
     int me = shunt_arena_self(arena);
     struct shunt_card *mine = shunt_card(arena, me), *theirs = shunt_card(arena, slot);
     uint32_t state = atomic_load_explicit(&theirs->state, memory_order_acquire);
+    enum shunt_peer_state result = SHUNT_PEER_REFUSED;
     struct shunt_gpu_scope scope;
 
     if (state == SHUNT_CARD_NONE)
@@ -254,15 +280,17 @@ static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
     } else if (slot == me) {
         peer->scratch = self.device.scratch;
         peer->channel = self.device.channel;
-        peer->reason = SHUNT_REASON_NONE;
+        result = SHUNT_PEER_OPEN;
     } else if (shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
-        peer->reason = open_scratch(mine, theirs, peer);
+        if (peer->scratch == NULL)
+            peer->reason = open_scratch(mine, theirs, peer);
+        if (peer->reason == SHUNT_REASON_NONE)
+            result = prove(mine, theirs, peer);
         shunt_gpu_leave(&scope);
     } else {
         peer->reason = SHUNT_REASON_CONTEXT;
     }
-    __atomic_store_n(&peer->state, peer->reason == SHUNT_REASON_NONE ? SHUNT_PEER_OPEN : SHUNT_PEER_REFUSED,
-                     __ATOMIC_RELEASE);
+    __atomic_store_n(&peer->state, result, __ATOMIC_RELEASE);
 }
 
 static void follow(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
@@ -295,7 +323,7 @@ enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum 
     if (up_to_date(arena, slot, peer))
         return SHUNT_PEER_OPEN;
     pthread_mutex_lock(&self.lock);
-    if (peer->state == SHUNT_PEER_MISSING)
+    if (peer->state == SHUNT_PEER_MISSING || peer->state == SHUNT_PEER_MET)
         meet(arena, slot, peer);
     if (peer->state == SHUNT_PEER_OPEN)
         follow(arena, slot, peer);
@@ -396,7 +424,7 @@ int shunt_peers_flush(bool idle)
 
 static void close_peer(struct shunt_peer *peer)
 {
-    if (peer->state == SHUNT_PEER_OPEN && peer->scratch != self.device.scratch)
+    if (peer->scratch != NULL && peer->scratch != self.device.scratch)
         shunt_driver.cuIpcCloseMemHandle((CUdeviceptr)peer->scratch);
     memset(peer, 0, sizeof *peer);
 }

@@ -55,11 +55,12 @@ struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *bu
  */
 bool shunt_device_order(struct shunt_device *device, bool *idle);
 
-enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED };
+enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_MET, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED };
 
 /*
- * The scratch of the process in `slot`: not published yet, open, or not to be had (*reason). Opens it on first use
- * (20 ms) and from then on keeps up with its registrations.
+ * The scratch of the process in `slot`: not published yet; open, but not yet proven to be reached from here and from there
+ * (MET); open; or not to be had (*reason). Opens it on first use (20 ms) and from then on keeps up with its registrations.
+ * The proof (probe.h) is the work of both sides: who waits for one peer must go on asking for all.
  */
 enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum shunt_reason *reason);
 

@@ -48,6 +48,7 @@ struct shunt_card {
     _Atomic uint64_t missed;  /* bit per entry: a decision went without it, because not all have it open */
     _Atomic uint64_t wanted;  /* bit per entry: some peer asks for its descriptor */
     CUipcMemHandle scratch;
+    _Atomic uint32_t probed, heard, deaf; /* bit, by the peer's channel: our pattern is written; its has arrived, has not */
     _Atomic uint32_t whole_lines; /* bit: owner's channel; our stores to its GPU keep 128 bytes whole (LL128) */
     struct shunt_mailbox_address mailbox; /* written before the first `asked` */
     _Atomic uint64_t asked[SHUNT_KRANKS]; /* [owner's channel]: bit per entry: I wait for its descriptor */
@@ -80,6 +81,7 @@ struct shunt_peer {
     uint32_t channel;
     uint32_t version; /* of the peer's card when last followed */
     uint32_t ll_turn;
+    bool heard;  /* its pattern has arrived here */
     bool untidy; /* something is to be closed, or to be opened once there is room */
     char *scratch;
     struct shunt_block blocks[SHUNT_REGISTRATIONS + 1];

@@ -82,6 +82,8 @@ struct shunt_wait {
  *   take    a collective that we take: shunt_hook_take before; answers true if the call is done
  *   stage   a collective that takes device buffers by way of host memory: shunt_hook_stage_before, which may put other
  *           buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
+ *   move    any other call that takes device buffers by way of host memory: as stage, with shunt_hook_move_before and
+ *           shunt_hook_move_after, while the process uses CUDA
  *   issue   begins an operation and creates its request: shunt_hook_issue_before, which may put other buffers into the
  *           call, answers true if the call is done; shunt_hook_issue_after
  *   icoll   the same for a collective: shunt_hook_coll first
@@ -96,6 +98,8 @@ void shunt_hook_coll(const struct shunt_call *call);
 bool shunt_hook_take(const struct shunt_call *call, int *rc);
 bool shunt_hook_stage_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc);
 void shunt_hook_comm_before(struct shunt_call *call);

@@ -27,6 +27,8 @@ mpi_sources += \
 	%reldir%/life.h \
 	%reldir%/map.c \
 	%reldir%/map.h \
+	%reldir%/message.c \
+	%reldir%/message.h \
 	%reldir%/operand.c \
 	%reldir%/operand.h \
 	%reldir%/operation.c \

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/log.h"
+#include "cuda/gpu.h"
 #include "front/front.h"
 #include "mpi/host_mpi.h"
 #include "mpi/call.h"
@@ -48,7 +49,8 @@ static inline __attribute__((always_inline, no_sanitize("address"))) bool
 shunt_enter(struct shunt_thread *thread, volatile uintptr_t *mark, const char *symbol)
 {
     volatile uintptr_t *outer = thread->outer;
-    if (outer && mark < outer && *outer == ((uintptr_t)outer ^ SHUNT_MARK))
+    /* Above this frame: what an old mark has left may lie in a part of it that is not written yet. */
+    if (outer && (uintptr_t)__builtin_frame_address(0) < (uintptr_t)outer && *outer == ((uintptr_t)outer ^ SHUNT_MARK))
         return false;
     *mark = (uintptr_t)mark ^ SHUNT_MARK;
     thread->outer = mark;
@@ -77,6 +79,9 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_take(call, rc, kept)   ((void)(kept))
 #define BEFORE_stage(call, rc, kept) shunt_hook_stage_before(call, rc, kept)
 #define AFTER_stage(call, rc, kept)  ((kept) ? (void)((rc) = shunt_hook_stage_after(call, kept, rc)) : (void)0)
+#define BEFORE_move(call, rc, kept)  shunt_hook_move_before(call, rc, kept)
+#define AFTER_move(call, rc, kept)                                                                 \
+    ((kept) ? (void)((rc) = shunt_hook_move_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
 #define BEFORE_issue(call, rc, kept) shunt_hook_issue_before(call, rc, kept)
 #define AFTER_issue(call, rc, kept)                                                                \
     ((kept) || __atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0                      \
@@ -97,5 +102,19 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_init(call, rc, kept)   shunt_hook_init_after(call, rc)
 #define BEFORE_final(call, rc, kept) ((void)(kept), shunt_hook_final_before(call), false)
 #define AFTER_final(call, rc, kept)  shunt_hook_final_after(call, rc)
+
+/* Nothing is for the hooks of the class to do, so not even a struct shunt_call is needed. */
+#define SKIP_depth  false
+#define SKIP_coll   false
+#define SKIP_take   false
+#define SKIP_stage  false
+#define SKIP_comm   false
+#define SKIP_free   false
+#define SKIP_done   false
+#define SKIP_init   false
+#define SKIP_final  false
+#define SKIP_move   (!shunt_gpu_in_use())
+#define SKIP_issue  (!shunt_gpu_in_use())
+#define SKIP_icoll  false
 
 #endif

@@ -28,6 +28,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "sim/config.h"
 #include "sim/request.h"
 
 static struct sim_shared *shared;
@@ -117,9 +118,10 @@ static int map(const struct sim_request *q)
     int fd = own ? q->fd : open_foreign(q->pid, q->fd);
     if (fd < 0)
         return -fd;
+    bool lost = !own && sim_has_fault(SIM_FAULT_LOST);
     void *want = (void *)(uintptr_t)q->address;
     void *got = mmap(want, q->bytes, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, (off_t)q->offset);
+                     (lost ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, (off_t)q->offset);
     int error = got == MAP_FAILED ? errno : 0;
     if (!error && got != want) { /* a kernel that does not know FIXED_NOREPLACE */
         munmap(got, q->bytes);

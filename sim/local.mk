@@ -85,6 +85,7 @@ sim_LTLIBRARIES += %reldir%/libnvidia-ml.la
 sim_PROGRAMS += %reldir%/shunt-sim-executor
 %canon_reldir%_shunt_sim_executor_SOURCES = $(sim_executor_sources) $(sim_queue_sources)
 %canon_reldir%_shunt_sim_executor_CPPFLAGS = $(sim_cppflags)
+%canon_reldir%_shunt_sim_executor_LDADD = libsimconfig.la
 
 bin_PROGRAMS += %reldir%/shunt-sim
 %canon_reldir%_shunt_sim_SOURCES = %reldir%/shunt-sim.c

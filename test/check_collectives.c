@@ -80,28 +80,32 @@ static void make_types(void)
     MPI_Op_create(add_holes, 1, &add);
 }
 
-#if MPI_VERSION >= 4
-#define CALL(name, iname, ...) (large ? FORM(name, iname, _c, __VA_ARGS__) : FORM(name, iname, , __VA_ARGS__))
-#else
-#define CALL(name, iname, ...) FORM(name, iname, , __VA_ARGS__)
-#endif
-
 static int run_call(enum call call, const struct arguments *a)
 {
     switch (call) {
-    case BCAST: return CALL(Bcast, Ibcast, a->recv, a->recvcount, a->recvtype, a->root, a->comm);
-    case REDUCE: return CALL(Reduce, Ireduce, a->send, a->recv, a->sendcount, a->sendtype, a->op, a->root, a->comm);
-    case SCAN: return CALL(Scan, Iscan, a->send, a->recv, a->sendcount, a->sendtype, a->op, a->comm);
-    case EXSCAN: return CALL(Exscan, Iexscan, a->send, a->recv, a->sendcount, a->sendtype, a->op, a->comm);
+    case BCAST: return FORM_CALL(large, Bcast, Ibcast, a->recv, a->recvcount, a->recvtype, a->root, a->comm);
+    case REDUCE:
+        return FORM_CALL(large, Reduce, Ireduce,
+                         a->send, a->recv, a->sendcount, a->sendtype, a->op, a->root, a->comm);
+    case SCAN: return FORM_CALL(large, Scan, Iscan, a->send, a->recv, a->sendcount, a->sendtype, a->op, a->comm);
+    case EXSCAN:
+        return FORM_CALL(large, Exscan, Iexscan,
+                         a->send, a->recv, a->sendcount, a->sendtype, a->op, a->comm);
     case REDUCE_SCATTER_BLOCK:
-        return CALL(Reduce_scatter_block, Ireduce_scatter_block, a->send, a->recv, a->recvcount, a->recvtype, a->op, a->comm);
+        return FORM_CALL(large, Reduce_scatter_block, Ireduce_scatter_block,
+                         a->send, a->recv, a->recvcount, a->recvtype, a->op, a->comm);
     case GATHER:
-        return CALL(Gather, Igather, a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->root, a->comm);
+        return FORM_CALL(large, Gather, Igather,
+                         a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->root, a->comm);
     case SCATTER:
-        return CALL(Scatter, Iscatter, a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->root, a->comm);
+        return FORM_CALL(large, Scatter, Iscatter,
+                         a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->root, a->comm);
     case ALLGATHER:
-        return CALL(Allgather, Iallgather, a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->comm);
-    default: return CALL(Alltoall, Ialltoall, a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->comm);
+        return FORM_CALL(large, Allgather, Iallgather,
+                         a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->comm);
+    default:
+        return FORM_CALL(large, Alltoall, Ialltoall,
+                         a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->comm);
     }
 }
 

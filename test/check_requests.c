@@ -240,7 +240,7 @@ static int gaps(const void *context, char *send, char *recv, long *values)
     (void)context;
     noted = values;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
-    MPI_Type_dup(holes, &type);
+    MPI_Type_dup(pair_holes, &type);
     MPI_Irecv(recv, 20, type, left, 1, comm, &requests[0]);
     MPI_Irecv(piece(recv, 2), 20, type, left, 2, comm, &requests[1]);
     MPI_Irecv(piece(recv, 4), 20, type, left, 3, comm, &requests[2]);
@@ -252,7 +252,7 @@ static int gaps(const void *context, char *send, char *recv, long *values)
     MPI_Comm_free(&comm);
     int rc = MPI_Waitall(6, requests, statuses);
     for (int i = 0; i < 3; i++)
-        note_status(&statuses[i], holes);
+        note_status(&statuses[i], pair_holes);
     return rc;
 }
 

@@ -15,8 +15,7 @@
 #define RANKS 8
 #define SCALE 40                      /* elements of a row: up to 3 times as many */
 #define ROW   (3 * SCALE + 1)         /* elements that a row has room for */
-#define WIDE  20                      /* bytes of an element of `holes` */
-#define ROOM  (2 * PAIR_GUARD + RANKS * ROW * WIDE)
+#define ROOM  (2 * PAIR_GUARD + RANKS * ROW * PAIR_WIDE)
 #define HARM  ((void *)(intptr_t)8)   /* nobody may follow it */
 
 enum call { GATHERV, SCATTERV, ALLGATHERV, ALLTOALLV, ALLTOALLW, REDUCE_SCATTER, N_ALLGATHER, N_ALLGATHERV, N_ALLTOALL,
@@ -50,31 +49,6 @@ struct test {
     bool sends, receives;
 };
 
-static MPI_Datatype holes;
-static MPI_Op add;
-
-/* Sums of what `holes` has: two floats, one of them below the element's address. */
-static void add_holes(void *in, void *inout, int *n, MPI_Datatype *type)
-{
-    (void)type;
-    for (int i = 0; i < *n; i++) {
-        float *a = (float *)((char *)in + WIDE * i), *b = (float *)((char *)inout + WIDE * i);
-        b[-2] += a[-2];
-        b[1] += a[1];
-    }
-}
-
-static void make_types(void)
-{
-    MPI_Datatype bare;
-
-    MPI_Type_create_hindexed_block(2, 1, (MPI_Aint[]){-8, 4}, MPI_FLOAT, &bare);
-    MPI_Type_create_resized(bare, -8, WIDE, &holes);
-    MPI_Type_commit(&holes);
-    MPI_Type_free(&bare);
-    MPI_Op_create(add_holes, 1, &add);
-}
-
 /* ---- arguments ---- */
 
 /* Elements that rank i sends to rank j, and one of a rank alone. */
@@ -88,11 +62,11 @@ static int alone(const struct test *test, int i)
     return test->scale * ((i + test->types + 1) % 4);
 }
 
-/* Set row i: as many elements of two floats each, as pairs with holes or as twice as many floats. */
+/* Set row i: as many elements of two floats each, as pairs with pair_holes or as twice as many floats. */
 static void set_row(struct side *side, int i, int elements, bool wide)
 {
     side->counts[i] = wide ? elements : 2 * elements;
-    side->types[i] = side->type = wide ? holes : MPI_FLOAT;
+    side->types[i] = side->type = wide ? pair_holes : MPI_FLOAT;
     side->count = side->counts[i];
     side->displs[i] = (side->n - 1 - i) * ROW * (wide ? 1 : 2);
 }
@@ -108,7 +82,7 @@ static void finish_side(const struct test *test, struct side *side)
 
     for (int i = 0; i < side->n; i++) {
         if (by_bytes)
-            side->displs[i] = (side->n - 1 - i) * ROW * WIDE;
+            side->displs[i] = (side->n - 1 - i) * ROW * PAIR_WIDE;
         side->adispls[i] = side->displs[i];
 #if MPI_VERSION >= 4
         side->large_counts[i] = side->counts[i];
@@ -153,7 +127,7 @@ static void set_reduction(struct test *test)
         if (i == test->own - 1)
             test->recv.counts[i] += all % test->own;
     }
-    test->recv.type = test->send.type = test->types ? holes : MPI_FLOAT;
+    test->recv.type = test->send.type = test->types ? pair_holes : MPI_FLOAT;
 }
 
 static void set_neighbours(struct test *test)
@@ -187,13 +161,7 @@ static bool has_elements(const struct side *side, const int *peers)
 /* ---- the call ---- */
 
 #if MPI_VERSION >= 4
-#define CALL(name, iname, ...) (pair_large ? FORM(name, iname, _c, __VA_ARGS__) : FORM(name, iname, , __VA_ARGS__))
-#define LARGE(a, b)     (pair_large ? (void *)(a) : (void *)(b))
-#else
-#define CALL(name, iname, ...) FORM(name, iname, , __VA_ARGS__)
-#define LARGE(a, b)     ((void *)(b))
-#endif
-#if MPI_VERSION >= 4
+#define LARGE(a, b)  (pair_large ? (void *)(a) : (void *)(b))
 #define COUNTS(side) LARGE((side)->large_counts, (side)->counts)
 #define DISPLS(side) LARGE((side)->adispls, (side)->displs)
 #else
@@ -211,24 +179,42 @@ static int run_rows(const struct test *test, char *send, char *recv)
     void *rcounts = receives ? COUNTS(r) : HARM, *rdispls = receives ? DISPLS(r) : HARM;
     int sendcount = sends ? s->count : 1 << 20, recvcount = receives ? r->count : 1 << 20;
     MPI_Datatype sendtype = sends ? s->type : MPI_CHAR, recvtype = receives ? r->type : MPI_CHAR;
-    MPI_Op op = test->types ? add : MPI_SUM;
+    MPI_Op op = test->types ? pair_add : MPI_SUM;
 
     switch (test->call) {
-    case GATHERV: return CALL(Gatherv, Igatherv, in, sendcount, sendtype, out, rcounts, rdispls, recvtype, test->root, test->comm);
-    case SCATTERV: return CALL(Scatterv, Iscatterv, in, counts, displs, sendtype, out, recvcount, recvtype, test->root, test->comm);
-    case ALLGATHERV: return CALL(Allgatherv, Iallgatherv, in, sendcount, sendtype, out, rcounts, rdispls, recvtype, test->comm);
-    case ALLTOALLV: return CALL(Alltoallv, Ialltoallv, in, counts, displs, sendtype, out, rcounts, rdispls, recvtype, test->comm);
+    case GATHERV:
+        return FORM_CALL(pair_large, Gatherv, Igatherv,
+                         in, sendcount, sendtype, out, rcounts, rdispls, recvtype, test->root, test->comm);
+    case SCATTERV:
+        return FORM_CALL(pair_large, Scatterv, Iscatterv,
+                         in, counts, displs, sendtype, out, recvcount, recvtype, test->root, test->comm);
+    case ALLGATHERV:
+        return FORM_CALL(pair_large, Allgatherv, Iallgatherv,
+                         in, sendcount, sendtype, out, rcounts, rdispls, recvtype, test->comm);
+    case ALLTOALLV:
+        return FORM_CALL(pair_large, Alltoallv, Ialltoallv,
+                         in, counts, displs, sendtype, out, rcounts, rdispls, recvtype, test->comm);
     case ALLTOALLW:
-        return CALL(Alltoallw, Ialltoallw, in, counts, displs, sends ? s->types : HARM, out, rcounts, rdispls, r->types, test->comm);
-    case REDUCE_SCATTER: return CALL(Reduce_scatter, Ireduce_scatter, in, out, rcounts, recvtype, op, test->comm);
-    case N_ALLGATHER: return CALL(Neighbor_allgather, Ineighbor_allgather, in, sendcount, sendtype, out, recvcount, recvtype, test->comm);
+        return FORM_CALL(pair_large, Alltoallw, Ialltoallw,
+                         in, counts, displs, sends ? s->types : HARM, out, rcounts, rdispls, r->types, test->comm);
+    case REDUCE_SCATTER:
+        return FORM_CALL(pair_large, Reduce_scatter, Ireduce_scatter,
+                         in, out, rcounts, recvtype, op, test->comm);
+    case N_ALLGATHER:
+        return FORM_CALL(pair_large, Neighbor_allgather, Ineighbor_allgather,
+                         in, sendcount, sendtype, out, recvcount, recvtype, test->comm);
     case N_ALLGATHERV:
-        return CALL(Neighbor_allgatherv, Ineighbor_allgatherv, in, sendcount, sendtype, out, rcounts, rdispls, recvtype, test->comm);
-    case N_ALLTOALL: return CALL(Neighbor_alltoall, Ineighbor_alltoall, in, sendcount, sendtype, out, recvcount, recvtype, test->comm);
+        return FORM_CALL(pair_large, Neighbor_allgatherv, Ineighbor_allgatherv,
+                         in, sendcount, sendtype, out, rcounts, rdispls, recvtype, test->comm);
+    case N_ALLTOALL:
+        return FORM_CALL(pair_large, Neighbor_alltoall, Ineighbor_alltoall,
+                         in, sendcount, sendtype, out, recvcount, recvtype, test->comm);
     case N_ALLTOALLV:
-        return CALL(Neighbor_alltoallv, Ineighbor_alltoallv, in, counts, displs, sendtype, out, rcounts, rdispls, recvtype, test->comm);
+        return FORM_CALL(pair_large, Neighbor_alltoallv, Ineighbor_alltoallv,
+                         in, counts, displs, sendtype, out, rcounts, rdispls, recvtype, test->comm);
     default:
-        return CALL(Neighbor_alltoallw, Ineighbor_alltoallw, in, counts, s->adispls, s->types, out, rcounts, r->adispls, r->types, test->comm);
+        return FORM_CALL(pair_large, Neighbor_alltoallw, Ineighbor_alltoallw,
+                         in, counts, s->adispls, s->types, out, rcounts, r->adispls, r->types, test->comm);
     }
 }
 
@@ -450,12 +436,9 @@ int main(int argc, char **argv)
 {
     form_start(&argc, &argv);
     pair_start(&argc, &argv, ROOM);
-    make_types();
     run_intra();
     run_inter();
     run_topologies();
     run_absolute();
-    MPI_Op_free(&add);
-    MPI_Type_free(&holes);
     return pair_finish("check_rows");
 }

@@ -50,9 +50,9 @@ static int persistent(const void *context, char *send, char *recv, long *values)
     (void)context;
     noted = values;
     CALL(Send_init, send, PIECE, MPI_FLOAT, right, 1, MPI_COMM_WORLD, &requests[0]);
-    CALL(Send_init, piece(send, 1), 7, holes, right, 2, MPI_COMM_WORLD, &requests[1]);
+    CALL(Send_init, piece(send, 1), 7, pair_holes, right, 2, MPI_COMM_WORLD, &requests[1]);
     CALL(Recv_init, recv, PIECE + 3, MPI_FLOAT, left, 1, MPI_COMM_WORLD, &requests[2]);
-    CALL(Recv_init, piece(recv, 2), 9, holes, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &requests[3]);
+    CALL(Recv_init, piece(recv, 2), 9, pair_holes, MPI_ANY_SOURCE, 2, MPI_COMM_WORLD, &requests[3]);
     for (int round = 0; round < 4; round++) {
         float number = (float)(100 * round + pair_rank);
         MPI_Status statuses[4];
@@ -69,7 +69,7 @@ static int persistent(const void *context, char *send, char *recv, long *values)
         for (int i = 0; i < 4 && round >= 2; i++)
             MPI_Wait(&requests[i], &statuses[i]);
         note_status(&statuses[2], MPI_FLOAT);
-        note_status(&statuses[3], holes);
+        note_status(&statuses[3], pair_holes);
         gpu_copy(&number, recv + 4, sizeof number);
         note((long)number);
         /* Inactive ones are complete, and say nothing. */
@@ -119,11 +119,11 @@ static int matched(const void *context, char *send, char *recv, long *values)
     (void)context;
     noted = values;
     MPI_Isend(send, PIECE, MPI_FLOAT, right, 1, MPI_COMM_WORLD, &requests[0]);
-    MPI_Isend(piece(send, 1), 5, holes, right, 2, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(piece(send, 1), 5, pair_holes, right, 2, MPI_COMM_WORLD, &requests[1]);
     MPI_Mprobe(left, 2, MPI_COMM_WORLD, &message, &status);
-    CALL(Imrecv, piece(recv, 1), 8, holes, &message, &requests[2]);
+    CALL(Imrecv, piece(recv, 1), 8, pair_holes, &message, &requests[2]);
     MPI_Wait(&requests[2], &status);
-    note_status(&status, holes);
+    note_status(&status, pair_holes);
     MPI_Mprobe(left, 1, MPI_COMM_WORLD, &message, &status);
     CALL(Imrecv, recv, PIECE, MPI_FLOAT, &message, &requests[2]);
     return MPI_Waitall(3, requests, ignored_statuses);
@@ -147,7 +147,7 @@ static int collectives(const void *context, char *send, char *recv, long *values
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Ialltoallw(send, counts[0], displs, types, recv, counts[1], displs, types, comm, &requests[0]);
     MPI_Iallreduce(piece(send, 2), piece(recv, 2), PIECE, MPI_FLOAT, MPI_MAX, comm, &requests[1]);
-    MPI_Ibcast(piece(recv, 4), 8, holes, 0, comm, &requests[2]);
+    MPI_Ibcast(piece(recv, 4), 8, pair_holes, 0, comm, &requests[2]);
     int rc = MPI_Waitall(3, requests, ignored_statuses);
     MPI_Comm_free(&comm);
     return rc;

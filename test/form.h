@@ -62,4 +62,11 @@ static inline int form_finish(int rc)
      : form == NONBLOCKING ? form_finish(MPI_##iname##suffix(__VA_ARGS__, &form_request))          \
                            : form_finish(FORM_INIT(name, suffix)(__VA_ARGS__, MPI_INFO_NULL, &form_request)))
 
+#if MPI_VERSION >= 4
+#define FORM_CALL(large, name, iname, ...)                                                         \
+    ((large) ? FORM(name, iname, _c, __VA_ARGS__) : FORM(name, iname, , __VA_ARGS__))
+#else
+#define FORM_CALL(large, name, iname, ...) FORM(name, iname, , __VA_ARGS__)
+#endif
+
 #endif

@@ -6,6 +6,7 @@
 #ifndef SHUNT_TEST_PAIR_H
 #define SHUNT_TEST_PAIR_H
 
+#include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -20,17 +21,30 @@ struct pair_test {
     int (*call)(const void *context, char *send, char *recv, long values[PAIR_VALUES]);
     const void *context;
     bool sends, receives; /* is the buffer one that counts on this rank, with elements? */
+    bool apart;           /* it is sent and received by calls of their own, */
+    int times;            /* so often each (0: once) */
     bool fails;           /* on purpose */
 };
 
 extern int pair_rank, pair_ranks; /* in MPI_COMM_WORLD */
 extern bool pair_large;           /* by the functions with large counts */
 
+#if MPI_VERSION >= 4
+#define CALL(name, ...) (pair_large ? MPI_##name##_c(__VA_ARGS__) : MPI_##name(__VA_ARGS__))
+#else
+#define CALL(name, ...) MPI_##name(__VA_ARGS__)
+#endif
+
 /* MPI_Init, and the command line: [large] SEND:RECV ..., kinds of memory by rank, cyclically. Room: bytes of a buffer. */
 void pair_start(int *argc, char ***argv, size_t room);
 
 /* Host memory, and then all pairs; called by all ranks of a call alike. */
 void pair_run(const struct pair_test *test);
+
+/* Two floats of an element of 20 bytes, one of them below its address; and their sum, element by element. */
+#define PAIR_WIDE 20
+extern MPI_Datatype pair_holes;
+extern MPI_Op pair_add;
 
 /* The memory of a pair, for what pair_run cannot do. */
 int pair_count(void);

@@ -15,15 +15,8 @@
 #define ROOM   (2 * PAIR_GUARD + 2 * PIECES * BYTES)
 #define TAG    40
 
-#if MPI_VERSION >= 4
-#define CALL(name, ...) (pair_large ? MPI_##name##_c(__VA_ARGS__) : MPI_##name(__VA_ARGS__))
-#else
-#define CALL(name, ...) MPI_##name(__VA_ARGS__)
-#endif
-
 static int left, right;
 static MPI_Status *ignored_statuses; /* MPI_STATUSES_IGNORE, which compilers take for the address of too little memory */
-static MPI_Datatype holes; /* two floats, one of them below the element's address, and a gap between them */
 static long *noted;
 
 /* Whatever is noted in this order must be the same on any memory. */
@@ -70,8 +63,6 @@ struct ring_case {
 
 static inline void ring_start(int *argc, char ***argv, const char **only)
 {
-    MPI_Datatype bare;
-
     *only = NULL;
     if (*argc > 1 && !strchr((*argv)[*argc - 1], ':'))
         *only = (*argv)[--*argc];
@@ -79,21 +70,17 @@ static inline void ring_start(int *argc, char ***argv, const char **only)
     ignored_statuses = MPI_STATUSES_IGNORE;
     left = (pair_rank + pair_ranks - 1) % pair_ranks;
     right = (pair_rank + 1) % pair_ranks;
-    MPI_Type_create_hindexed_block(2, 1, (MPI_Aint[]){-8, 4}, MPI_FLOAT, &bare);
-    MPI_Type_create_resized(bare, -8, 20, &holes);
-    MPI_Type_commit(&holes);
-    MPI_Type_free(&bare);
 }
 
 /* Run all cases, or the one that the command line ends with. */
 static inline int ring_run(const char *program, const struct ring_case *cases, size_t n, const char *only)
 {
     for (size_t i = 0; i < n; i++) {
-        struct pair_test test = {cases[i].name, cases[i].run, cases[i].context, true, true, false};
+        struct pair_test test = {.name = cases[i].name, .call = cases[i].run, .context = cases[i].context,
+                                 .sends = true, .receives = true};
         if (!only || strcmp(only, cases[i].name) == 0)
             pair_run(&test);
     }
-    MPI_Type_free(&holes);
     return pair_finish(program);
 }
 

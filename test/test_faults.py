@@ -15,6 +15,7 @@ def check(family, ranks, *words, **more):
     ("noipc", "the driver refused CUDA IPC"),
     ("nop2p", "no peer access between the GPUs"),
     ("nomem", "no device memory for the scratch space"),
+    ("lost", "what one GPU writes does not arrive at another"),
 ])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_driver_refuses(family, fault, reason, ranks):
@@ -25,6 +26,7 @@ def test_driver_refuses(family, fault, reason, ranks):
     ("noipc", {"the driver refused CUDA IPC"}),
     ("nop2p", {"no peer access between the GPUs", "a rank passed host memory"}),
     ("nomem", {"no device memory for the scratch space"}),
+    ("lost", {"what one GPU writes does not arrive at another", "a rank passed host memory"}),
 ])
 @pytest.mark.parametrize("bad", [0, 2])
 def test_driver_refuses_one_rank(fault, reasons, bad):
@@ -33,6 +35,16 @@ def test_driver_refuses_one_rank(fault, reasons, bad):
     result = mpirun("openmpi", blocks=[Block(1, words, settings={"SHUNT_SIM_FAULT": fault if rank == bad else ""})
                                        for rank in range(3)])
     assert set(result.ran("staged").stats.reasons) <= reasons and result.seconds < 20, str(result)
+
+
+@pytest.mark.skipif(REAL_GPUS, reason="faults are injected by the simulated GPU alone")
+def test_others_run_without_the_pair_whose_writes_are_lost():
+    """Nobody hears rank 3; what ranks 0 and 2 do without it runs on the GPUs."""
+    words = ["check_allreduce", "--count", "5000", "--place", "in", "--comm", "world,split"]
+    result = mpirun("openmpi", blocks=[Block(1, words, settings={"SHUNT_SIM_FAULT": "lost" if rank == 3 else ""})
+                                       for rank in range(4)])
+    result.checked()
+    assert result.stats.gpu > 0 and result.stats.paths["staged"] > 0, str(result)
 
 
 @pytest.mark.skipif(REAL_GPUS, reason="the simulated GPU has such a small memory")

@@ -10,6 +10,7 @@ MORE = ["D:M", "D:H", "P:S", "HM:MD", "M:D", "DH:D", "H:H", "B:X"]
 CALLS = {
     "check_rows": {"gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "reduce_scatter", "neighbor_allgather",
                    "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"},
+    "check_messages": {"send", "recv", "sendrecv", "reduce_local"},
 }
 
 

@@ -82,7 +82,7 @@ static CUresult ask(unsigned n, CUpointer_attribute *attributes, void **values, 
     bool inside = (char *)p >= arena && (char *)p < arena + ARENA && !is_absent(page);
     bool host = on_host && (char *)p >= on_host && (char *)p < on_host + PAGE;
 
-    assert_int_equal(n, 7);
+    assert_int_equal(n, 8);
     assert_int_equal(attributes[5], CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR);
     *(unsigned *)values[0] = !inside ? 0 : host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
     *(int *)values[1] = inside ? 0 : -2;
