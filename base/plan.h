@@ -47,6 +47,11 @@ struct shunt_ref {
     uint8_t slice;
 };
 
+/*
+ * An exchange is a plan in which every rank sends each other one at most one slice of its send buffer, and either combines
+ * all that comes and what it has itself into one slice, or puts each into one. It is the plan that can also be run with flags
+ * in the payload.
+ */
 enum shunt_step_kind {
     SHUNT_STEP_COPY,   /* n_in pairs of refs: from, to, from, to ... */
     SHUNT_STEP_REDUCE, /* n_in refs combined in that order, stored to n_out refs; all of one slice */
@@ -71,7 +76,7 @@ struct shunt_step {
 };
 
 enum {
-    SHUNT_PLAN_LL = 1,        /* data travels with flags in the payload: coll must have written a oneshot plan */
+    SHUNT_PLAN_LL = 1,        /* data travels with flags in the payload: the plan must be an exchange */
     SHUNT_PLAN_ZERO_COPY = 2, /* results go straight into the peers' receive buffers */
     SHUNT_PLAN_LINES = 4,     /* with LL: as LL128 */
 };
@@ -80,8 +85,9 @@ struct shunt_plan {
     uint32_t n, me;
     uint32_t flags; /* SHUNT_PLAN_* */
     uint32_t blocks;
+    uint32_t slices;
     uint64_t bytes;       /* of the whole vector */
-    uint64_t slice_bytes; /* of all slices but the last ones, a multiple of 16 */
+    uint64_t slice_bytes; /* of all slices but the last ones */
     uint64_t part_bytes;  /* of a block's part of a slice, a multiple of 16 */
     uint32_t chunk;       /* bytes, a multiple of 16 */
     uint32_t depth;       /* chunks of a ring, at least 2 */

@@ -19,7 +19,8 @@ struct shunt_shape {
     uint32_t blocks; /* at most SHUNT_PLAN_BLOCKS */
     uint32_t chunk;  /* bytes, a multiple of 16 */
     uint32_t depth;
-    uint64_t bytes;
+    uint32_t root;
+    uint64_t bytes; /* of a rank's contribution: the vector, or a block of collectives that have one for each rank */
 };
 
 /* Writes rank `me`'s plan; pure, total for n from 2 to SHUNT_PLAN_RANKS. */

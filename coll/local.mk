@@ -5,8 +5,8 @@ coll_sources += \
 	%reldir%/algo.c \
 	%reldir%/algo.h \
 	%reldir%/algos.def \
-	%reldir%/allreduce_oneshot.c \
 	%reldir%/allreduce_twoshot.c \
+	%reldir%/oneshot.c \
 	%reldir%/plan.c \
 	%reldir%/plan.h \
 	%reldir%/run.c \

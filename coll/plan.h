@@ -8,6 +8,24 @@
 /* An empty plan of this shape whose vector is cut into `slices` slices. */
 void shunt_plan_begin(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me, uint32_t slices);
 
+/* The same, of as many blocks of shape->bytes as there are ranks: these are the slices. */
+void shunt_plan_begin_blocks(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me);
+
+/* What one rank does in an exchange (base/plan.h); what is SHUNT_PLAN_NONE does not happen. */
+#define SHUNT_PLAN_NONE 255
+struct shunt_hop {
+    uint8_t send[SHUNT_PLAN_RANKS]; /* [q]: the slice of the send buffer that goes to rank q; [me]: that stays here */
+    uint8_t recv[SHUNT_PLAN_RANKS]; /* [q]: the slice of the receive buffer where rank q's goes; combining: any */
+    uint8_t from[SHUNT_PLAN_RANKS]; /* [q]: the slice of rank q's send buffer that comes */
+    uint8_t out;                    /* combining: the slice of the result; else NONE */
+};
+
+/* A hop in which nothing happens. */
+void shunt_hop_begin(struct shunt_hop *hop);
+
+/* The steps of an exchange, after a begin. */
+void shunt_plan_exchange(struct shunt_plan *plan, const struct shunt_hop *hop);
+
 /* A new step; its references are added after it. */
 struct shunt_step *shunt_plan_step(struct shunt_plan *plan, enum shunt_step_kind kind, uint32_t team, uint32_t lag);
 void shunt_plan_in(struct shunt_plan *plan, struct shunt_step *step, struct shunt_ref ref);

@@ -36,6 +36,7 @@ struct op {
     struct shunt_plan plan;
     const struct shunt_post *posts[SHUNT_BOARD_RANKS];
     enum op_state state;
+    bool planned;
     unsigned code; /* SHUNT_DONE_*, of FINISHED */
     enum shunt_status status;
     struct op *next;
@@ -110,6 +111,7 @@ static void write_plan(struct op *op)
         .blocks = verdict->blocks,
         .chunk = verdict->chunk,
         .depth = SHUNT_RING_DEPTH,
+        .root = (uint32_t)mine->root,
         .bytes = mine->count * shunt_type_size(mine->type),
     };
 
@@ -118,13 +120,15 @@ static void write_plan(struct op *op)
         op->posts[q] = shunt_round_post(&op->round, (int)q);
     op->launch.plan = &op->plan;
     op->launch.posts = op->posts;
+    op->planned = true;
 }
 
-static void finish(struct op *op, unsigned code, enum shunt_status status)
+static void finish(struct shunt_arena *arena, struct op *op, unsigned code, enum shunt_status status)
 {
     op->code = code;
     op->status = status;
     process.running = NULL;
+    shunt_peer_done(arena, op->launch.ticket);
     /* Release: the owner reads the rest once it sees this, and may then leave as soon as it gets the lock. */
     __atomic_store_n(&op->state, FINISHED, __ATOMIC_RELEASE);
 }
@@ -138,7 +142,7 @@ static void launch(struct shunt_arena *arena, struct shunt_device *device, struc
     process.running = op;
     if (status != SHUNT_OK) {
         shunt_peer_fail(arena, op->launch.ticket);
-        finish(op, SHUNT_DONE_ABORTED, status);
+        finish(arena, op, SHUNT_DONE_ABORTED, status);
     }
 }
 
@@ -153,14 +157,14 @@ static void drive(struct shunt_arena *arena, struct shunt_device *device)
         if (code == SHUNT_DONE_AGAIN)
             launch(arena, device, op);
         else if (code != 0)
-            finish(op, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
+            finish(arena, op, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
     }
     if (process.running == NULL) {
         struct op *op = next_op();
-        if (op != NULL) {
+        if (op != NULL && !op->planned)
             write_plan(op);
+        if (op != NULL && shunt_launch_ready(arena, &op->launch))
             launch(arena, device, op);
-        }
     }
     pthread_mutex_unlock(&process.lock);
 }
@@ -303,7 +307,7 @@ static void fill_post(struct shunt_arena *arena, const struct shunt_device *devi
                       struct shunt_post *post)
 {
     uint64_t bytes = task->count * shunt_type_size(task->type);
-    bool large = bytes >= shunt_select_zero_copy_bytes();
+    bool large = shunt_select_zero_copy(task->coll, bytes);
 
     *post = (struct shunt_post){
         .coll = task->coll,
@@ -380,14 +384,19 @@ static void look_at_health(struct waiter *w, struct shunt_device *device, struct
         return;
     w->looked = now;
     pthread_mutex_lock(&process.lock);
+    bool well = all_well(w, op, slots);
     if (process.running == op) {
-        if (!all_well(w, op, slots))
+        if (!well)
             shunt_launch_abort(device, true);
         enum shunt_status status = shunt_launch_check(device);
         if (status != SHUNT_OK) {
             shunt_peer_fail(w->arena, op->launch.ticket);
-            finish(op, SHUNT_DONE_ABORTED, status);
+            finish(w->arena, op, SHUNT_DONE_ABORTED, status);
         }
+    } else if (!well && process.running == NULL && op->state == ARRIVED && op->planned) {
+        /* It waits for a peer to read what it was sent before. */
+        shunt_peer_fail(w->arena, op->launch.ticket);
+        finish(w->arena, op, SHUNT_DONE_ABORTED, SHUNT_ERR_DEAD);
     }
     pthread_mutex_unlock(&process.lock);
 }
@@ -425,6 +434,7 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
     struct op op;
 
     op.state = ARRIVED;
+    op.planned = false;
     op.launch = (struct shunt_launch){
         .type = task->type,
         .op = task->op,

@@ -15,7 +15,7 @@
 #include "base/stats.h"
 #include "coll/run.h"
 
-static struct shunt_ranges user_ranges[SHUNT_NCOLLS];
+static struct shunt_ranges user_ranges[SHUNT_NCOLLS]; /* empty: auto */
 
 /* ---- the user's setting ---- */
 
@@ -147,20 +147,39 @@ int shunt_select_wanted(unsigned coll, uint64_t bytes)
 
 enum { PROTO_AUTO, PROTO_LL, PROTO_LL128 }; /* words of SHUNT_PROTO */
 
-/* Payload bytes up to which an algorithm is the best, when it may be chosen. */
+/* Bytes from one rank to another up to which a protocol is the best, when it may be chosen. */
 struct tuning {
     uint64_t ll;    /* LL, where LL128 may come after it */
     uint64_t lines; /* LL128 */
     uint64_t ll_alone;
 };
 
-static struct tuning tuning(int n)
+/* Of Allreduce in one hop, of which two-shot does less. */
+static struct tuning tune_allreduce(int n)
 {
     if (n <= 2)
         return (struct tuning){ .ll = 64 << 10, .lines = 16 << 20, .ll_alone = 3 << 19 };
     if (n <= 4)
         return (struct tuning){ .ll = 32 << 10, .lines = 512 << 10, .ll_alone = 64 << 10 };
     return (struct tuning){ .ll = 16 << 10, .lines = 256 << 10, .ll_alone = 32 << 10 };
+}
+
+/* Of the others. Whoever sends and receives alike may go round in the slots, and needs nothing else. */
+static struct tuning tune(unsigned coll, int n)
+{
+    struct tuning best = tune_allreduce(n);
+
+    if (coll == SHUNT_COLL_ALLREDUCE)
+        return best;
+    best.lines = UINT64_MAX;
+    best.ll_alone = 3 << 19;
+    return best;
+}
+
+static bool is_mutual(unsigned coll)
+{
+    return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
+           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK;
 }
 
 static uint32_t least(uint64_t a, uint64_t b)
@@ -177,34 +196,58 @@ static uint32_t ll_blocks(uint64_t bytes, uint32_t max_blocks)
 }
 
 /* The same for the warps of LL128; 0: not possible. A message that does not fit into its slot needs room for a lap. */
-static uint32_t line_blocks(uint64_t bytes, const struct shunt_layout *layout, uint32_t max_blocks)
+static uint32_t line_blocks(const struct shunt_demand *demand, uint64_t bytes, const struct shunt_layout *layout)
 {
     uint64_t units = SHUNT_LINE_UNITS(bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
-    uint32_t warps = SHUNT_LINE_THREADS / 32, blocks = least((units + warps - 1) / warps, max_blocks);
+    uint32_t warps = SHUNT_LINE_THREADS / 32, blocks = least((units + warps - 1) / warps, demand->max_blocks);
 
     if (units <= room)
         return blocks;
+    if (!is_mutual(demand->coll))
+        return 0;
     uint32_t most = least(blocks, room / (SHUNT_LINE_LAP * warps));
-    /* So few warps do not fill the links, as two-shot does. */
+    /* So few warps do not fill the links, as rings do. */
     return 2 * most >= blocks || shunt_conf->proto == PROTO_LL128 ? most : 0;
 }
 
-/* One-shot with flags in the payload, if the message and the links allow it. */
-static bool ll_shape(int n, uint64_t bytes, uint32_t can, const struct shunt_layout *layout, uint32_t max_blocks,
-                     struct shunt_verdict *verdict)
+/* In one hop with flags in the payload, if the message and the links allow it. */
+static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layout *layout, struct shunt_verdict *verdict)
 {
-    const struct tuning best = tuning(n);
-    const uint64_t from = shunt_conf->proto == PROTO_LL128 ? 0 : best.ll;
+    const struct tuning best = tune(demand->coll, demand->n);
+    const uint64_t from = shunt_conf->proto == PROTO_LL128 ? 0 : best.ll, bytes = demand->bytes;
     uint32_t lines = 0;
 
-    if ((can & SHUNT_PLAN_LINES) && shunt_conf->proto != PROTO_LL && bytes > from && bytes <= best.lines)
-        lines = line_blocks(bytes, layout, max_blocks);
+    if ((demand->can & SHUNT_PLAN_LINES) && shunt_conf->proto != PROTO_LL && bytes > from && bytes <= best.lines)
+        lines = line_blocks(demand, bytes, layout);
     if (lines == 0 && (bytes > best.ll_alone || bytes > layout->ll_bytes / 4 * 3))
         return false;
     verdict->flags = SHUNT_PLAN_LL | (lines != 0 ? SHUNT_PLAN_LINES : 0);
-    verdict->blocks = lines != 0 ? lines : ll_blocks(bytes, max_blocks);
+    verdict->blocks = lines != 0 ? lines : ll_blocks(bytes, demand->max_blocks);
     verdict->chunk = 16;
     return true;
+}
+
+/*
+ * Two-shot with lines on the way to those who add, and their results straight to the receive buffers. From so many
+ * bytes on: the slices must not be smaller than their rounding, and lines of less are not worth the end that it has.
+ */
+#define DIRECT_FROM   (256 << 10)
+#define DIRECT_BETTER (8 << 20) /* than one hop, on two GPUs */
+#define DIRECT_TO     (64 << 20)
+
+static bool direct_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
+                         struct shunt_verdict *verdict)
+{
+    const uint32_t needs = SHUNT_PLAN_LINES | SHUNT_PLAN_ZERO_COPY;
+    uint64_t slice = (demand->bytes / (uint64_t)demand->n + 16) / 16 * 16;
+
+    if ((demand->can & needs) != needs || shunt_conf->proto == PROTO_LL || demand->bytes < DIRECT_FROM ||
+        (demand->bytes > DIRECT_TO && shunt_conf->proto != PROTO_LL128))
+        return false;
+    verdict->blocks = line_blocks(demand, slice, layout);
+    verdict->flags = SHUNT_PLAN_LL | needs;
+    verdict->chunk = 16;
+    return verdict->blocks != 0;
 }
 
 /* Enough blocks to fill the links, but no more than have work; chunks as large as the rings hold. */
@@ -221,28 +264,41 @@ static void ring_shape(uint64_t slice, const struct shunt_layout *layout, uint32
     verdict->chunk = least(wanted, room > 256 ? room - 256 : 16) / 16 * 16;
 }
 
-void shunt_select_shape(int n, uint64_t bytes, int wanted, uint32_t can, const struct shunt_layout *layout,
-                        uint32_t max_blocks, struct shunt_verdict *verdict)
+/* The way of small messages. */
+static int first_algo(unsigned coll)
 {
-    bool any = wanted == SHUNT_ALGO_AUTO;
-
-    verdict->algo = any || wanted == SHUNT_ALGO_ALLREDUCE_oneshot ? SHUNT_ALGO_ALLREDUCE_oneshot : (uint32_t)wanted;
-    verdict->flags = 0;
-    if (max_blocks > SHUNT_GRID)
-        max_blocks = SHUNT_GRID;
-    if (verdict->algo == SHUNT_ALGO_ALLREDUCE_oneshot && ll_shape(n, bytes, can, layout, max_blocks, verdict))
-        return;
-    if (any)
-        verdict->algo = SHUNT_ALGO_ALLREDUCE_twoshot;
-    bool twoshot = verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot;
-    if (twoshot)
-        verdict->flags = can & SHUNT_PLAN_ZERO_COPY;
-    ring_shape(twoshot ? bytes / (uint64_t)n : bytes, layout, max_blocks, verdict);
+    for (int i = 0; i < SHUNT_NALGOS; i++) {
+        if (shunt_algos[i].coll == coll)
+            return i;
+    }
+    return SHUNT_ALGO_STAGED;
 }
 
-uint64_t shunt_select_zero_copy_bytes(void)
+void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
+                        struct shunt_verdict *verdict)
 {
-    return 512 << 10;
+    struct shunt_demand d = *demand;
+    const int oneshot = first_algo(d.coll);
+    bool any = d.wanted == SHUNT_ALGO_AUTO;
+
+    if (d.max_blocks > SHUNT_GRID)
+        d.max_blocks = SHUNT_GRID;
+    verdict->algo = (uint32_t)(any ? oneshot : d.wanted);
+    verdict->flags = 0;
+    if ((int)verdict->algo == oneshot && ll_shape(&d, layout, verdict))
+        return;
+    if (any && d.coll == SHUNT_COLL_ALLREDUCE)
+        verdict->algo = SHUNT_ALGO_ALLREDUCE_twoshot;
+    bool twoshot = verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot;
+    if (twoshot && direct_shape(&d, layout, verdict))
+        return;
+    verdict->flags = twoshot ? d.can & SHUNT_PLAN_ZERO_COPY : 0;
+    ring_shape(twoshot ? d.bytes / (uint64_t)d.n : d.bytes, layout, d.max_blocks, verdict);
+}
+
+bool shunt_select_zero_copy(unsigned coll, uint64_t bytes)
+{
+    return coll == SHUNT_COLL_ALLREDUCE && bytes >= 512 << 10;
 }
 
 /* ---- the decision ---- */
@@ -258,6 +314,7 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
         { "count", x->count, y->count },
         { "element type", x->type, y->type },
         { "operation", x->op, y->op },
+        { "root", (unsigned)x->root, (unsigned)y->root },
     };
 
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
@@ -296,12 +353,46 @@ static bool all_whole_lines(const struct shunt_select *select, int n)
     return true;
 }
 
+/* Is it worth asking whether these links keep lines whole? */
+static bool asks_lines(const struct shunt_demand *demand)
+{
+    return demand->bytes > tune(demand->coll, demand->n).ll || shunt_conf->proto != PROTO_AUTO;
+}
+
+/*
+ * From here on two-shot is better than one hop, if it may store straight into receive buffers: so whether they are open
+ * is asked only then. (Who has not opened a block is noted as missed, and is offered it again.)
+ */
+static bool asks_zero_copy(const struct shunt_demand *demand, const struct shunt_verdict *verdict)
+{
+    return demand->coll == SHUNT_COLL_ALLREDUCE &&
+           (verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot ||
+            (demand->wanted == SHUNT_ALGO_AUTO && demand->n == 2 && demand->bytes > DIRECT_BETTER));
+}
+
+/* The shape that these posts get, whose ranks match. */
+static void find_shape(const struct shunt_select *select, const struct shunt_post *const *posts,
+                       struct shunt_demand *demand, struct shunt_verdict *verdict)
+{
+    if (asks_lines(demand) && all_whole_lines(select, demand->n))
+        demand->can |= SHUNT_PLAN_LINES;
+    shunt_select_shape(demand, select->layout, verdict);
+    if (!asks_zero_copy(demand, verdict) || !all_opened(select, posts, demand->n))
+        return;
+    demand->can |= SHUNT_PLAN_ZERO_COPY;
+    demand->wanted = SHUNT_ALGO_ALLREDUCE_twoshot;
+    shunt_select_shape(demand, select->layout, verdict);
+}
+
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
 {
     const struct shunt_select *select = context;
-    uint64_t bytes = posts[0]->count * shunt_type_size(posts[0]->type);
-    int wanted = shunt_select_wanted(posts[0]->coll, bytes);
-    uint32_t max_blocks = SHUNT_GRID;
+    struct shunt_demand demand = {
+        .coll = posts[0]->coll,
+        .n = n,
+        .bytes = posts[0]->count * shunt_type_size(posts[0]->type),
+        .max_blocks = SHUNT_GRID,
+    };
 
     for (int i = 0; i < n; i++) {
         unsigned long long a, b;
@@ -309,21 +400,17 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
             verdict->reason = SHUNT_REASON_MISMATCH;
             return false;
         }
-        max_blocks = posts[i]->max_blocks < max_blocks ? posts[i]->max_blocks : max_blocks;
+        demand.max_blocks = least(posts[i]->max_blocks, demand.max_blocks);
     }
     if (n > SHUNT_BOARD_RANKS) {
         verdict->reason = SHUNT_REASON_TOO_MANY_RANKS;
         return false;
     }
-    if (wanted == SHUNT_ALGO_STAGED) {
+    demand.wanted = shunt_select_wanted(demand.coll, demand.bytes);
+    if (demand.wanted == SHUNT_ALGO_STAGED) {
         verdict->reason = SHUNT_REASON_SETTING;
         return false;
     }
-    bool lines = (bytes > tuning(n).ll || shunt_conf->proto != PROTO_AUTO) && all_whole_lines(select, n);
-    uint32_t can = lines ? SHUNT_PLAN_LINES : 0;
-    shunt_select_shape(n, bytes, wanted, can, select->layout, max_blocks, verdict);
-    /* Asked only then: who has not opened a block is noted as missed, and is offered it again. */
-    if (verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot && all_opened(select, posts, n))
-        shunt_select_shape(n, bytes, wanted, can | SHUNT_PLAN_ZERO_COPY, select->layout, max_blocks, verdict);
+    find_shape(select, posts, &demand, verdict);
     return true;
 }

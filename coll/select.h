@@ -46,14 +46,22 @@ struct shunt_select {
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict);
 
 /*
- * The part of it that needs no peers: algorithm, protocol, grid and chunks for n ranks and this many bytes. `can`: which
- * of SHUNT_PLAN_ZERO_COPY and _LINES the peers and links allow.
+ * The part of it that needs no peers: algorithm, protocol, grid and chunks of a collective of n ranks, of which each
+ * contributes this many bytes. `can`: which of SHUNT_PLAN_ZERO_COPY and _LINES the peers and links allow.
  */
-void shunt_select_shape(int n, uint64_t bytes, int wanted, uint32_t can, const struct shunt_layout *layout,
-                        uint32_t max_blocks, struct shunt_verdict *verdict);
+struct shunt_demand {
+    unsigned coll; /* enum shunt_coll */
+    int n;
+    uint64_t bytes;
+    int wanted; /* shunt_select_wanted */
+    uint32_t can;
+    uint32_t max_blocks;
+};
+void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
+                        struct shunt_verdict *verdict);
 
-/* From this size on a registered receive buffer pays. */
-uint64_t shunt_select_zero_copy_bytes(void);
+/* Does this collective of this size profit from receive buffers that the peers have opened? */
+bool shunt_select_zero_copy(unsigned coll, uint64_t bytes);
 
 /* In which field two posts contradict each other ("count"), or NULL; *a and *b are their values. */
 const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,

@@ -71,10 +71,23 @@ struct shunt_khead {
 struct shunt_ll_op {
     const void *in;
     void *out;
-    uint64_t bytes;
+    uint64_t bytes; /* of a slice, which is what a rank sends to another */
     uint64_t ticket;
     uint32_t turns; /* bit q: parity of the slots shared with rank q */
-    uint32_t lines; /* not 0: LL128 */
+    uint16_t lines; /* not 0: LL128 */
+    uint16_t lacks; /* so many bytes less the last slice has; LL128 only */
+};
+
+/*
+ * Who sends what to whom, and what becomes of it: a plan whose every rank sends once and receives once, as far as it
+ * does (base/plan.h). Kernels that combine put the result into one slice; those that move put each rank's data into one.
+ */
+#define SHUNT_NO_SLICE 255
+struct shunt_exchange {
+    uint8_t send[SHUNT_KRANKS]; /* [q]: the slice of my send buffer that rank q gets; [me]: that I use myself */
+    uint8_t recv[SHUNT_KRANKS]; /* [q]: where what rank q sends goes; of a kernel that combines: any, if it counts */
+    uint8_t out;                /* slice of the receive buffer for the result of a kernel that combines */
+    uint8_t direct;             /* not 0: of those of all ranks, which have opened them for each other */
 };
 
 /*
@@ -105,12 +118,14 @@ struct shunt_linger_args {
     uint32_t window_ns;  /* how long to linger after the first operation; 0: not at all */
 };
 
-/* One-shot with flags in the payload: LL or LL128. */
+/* An exchange with flags in the payload: LL or LL128. */
 struct shunt_ll_args {
     struct shunt_khead head;
     struct shunt_ll_op op;
     struct shunt_linger_args linger;
+    struct shunt_exchange exchange;
     char *scratch[SHUNT_KRANKS];
+    char *outs[SHUNT_KRANKS]; /* the receive buffers of all ranks, of a direct exchange */
     uint64_t ll_bytes, lines, line_bytes; /* of an LL slot; where the lines begin; of a slot of lines */
     uint32_t line_room;                   /* units that a slot of lines has room for */
     uint8_t channel[SHUNT_KRANKS];

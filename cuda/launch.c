@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/exchange.h"
 #include "cuda/linger.h"
 
 /* The fatbin made of kernels.cu, embedded by image.S. */
@@ -71,7 +72,7 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
 {
     static const char *const op_ids[] = {
 #define X(id, word) [SHUNT_OP_##id] = #id,
-        SHUNT_OPS(X)
+        SHUNT_DEEDS(X)
 #undef X
     };
     int processors = 1, blocks = SHUNT_GRID;
@@ -178,43 +179,76 @@ static void fill_head(struct shunt_khead *head, struct shunt_device *device, str
 }
 
 /* Enough threads for a message of one block; whole blocks else. */
-static unsigned ll_threads(const struct shunt_plan *plan)
+static unsigned ll_threads(const struct shunt_ll_op *op)
 {
-    uint64_t units = (plan->bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
+    uint64_t units = (op->bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
 
-    if (plan->flags & SHUNT_PLAN_LINES)
+    if (op->lines)
         return SHUNT_LINE_THREADS;
     return units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 }
 
-static enum shunt_status start_ll(struct shunt_device *device, struct shunt_launch *launch, struct kernel *kernel)
+static void fill_ll(struct shunt_device *device, struct shunt_launch *launch, struct shunt_ll_args *args)
 {
     const struct shunt_plan *plan = launch->plan;
-    struct shunt_ll_args args = {
-        .op = { .in = launch->in,
-                .out = launch->out,
-                .bytes = plan->bytes,
-                .ticket = launch->ticket,
-                .lines = plan->flags & SHUNT_PLAN_LINES },
+
+    *args = (struct shunt_ll_args){
         .ll_bytes = device->layout.ll_bytes,
         .lines = device->layout.lines,
         .line_bytes = device->layout.line_bytes,
         .line_room = (uint32_t)(device->layout.line_bytes / SHUNT_LINE_WIRE),
     };
-
-    fill_head(&args.head, device, launch);
+    fill_head(&args->head, device, launch);
+    shunt_exchange_of(plan, &args->exchange);
+    shunt_exchange_op(plan, launch->in, launch->out, launch->ticket, &args->exchange, &args->op);
     for (uint32_t q = 0; q < plan->n; q++) {
         int slot = launch->slots[q];
-        args.scratch[q] = shunt_peer_scratch(slot);
-        args.channel[q] = (uint8_t)shunt_peer_channel(slot);
-        if (q != plan->me && launch->launches == 0)
-            launch->turns |= shunt_peer_ll_turn(slot) << q;
+        args->scratch[q] = shunt_peer_scratch(slot);
+        args->channel[q] = (uint8_t)shunt_peer_channel(slot);
+        if (args->exchange.direct && q != plan->me)
+            args->outs[q] = shunt_peer_block(slot, launch->posts[q]->recv.reg) + launch->posts[q]->recv.offset;
+    }
+}
+
+bool shunt_launch_ready(struct shunt_arena *arena, const struct shunt_launch *launch)
+{
+    const struct shunt_plan *plan = launch->plan;
+    const struct shunt_step *send = &plan->steps[0];
+
+    if (!(plan->flags & SHUNT_PLAN_LL) || send->kind != SHUNT_STEP_COPY)
+        return true;
+    for (uint32_t i = 0; i < send->n_in; i++) {
+        struct shunt_ref to = plan->refs[send->first_ref + 2 * i + 1];
+        if (to.space == SHUNT_SPACE_SCRATCH0 && to.rank != plan->me &&
+            !shunt_peer_ll_free(arena, launch->slots[to.rank]))
+            return false;
+    }
+    return true;
+}
+
+static void take_turns(struct shunt_launch *launch, const struct shunt_exchange *x)
+{
+    const struct shunt_plan *plan = launch->plan;
+
+    for (uint32_t q = 0; q < plan->n; q++) {
+        if (q != plan->me)
+            launch->turns |= shunt_peer_ll_turn(launch->slots[q], launch->ticket, x->send[q] != SHUNT_NO_SLICE,
+                                                x->recv[q] != SHUNT_NO_SLICE)
+                             << q;
+    }
+}
+
+static enum shunt_status start_ll(struct shunt_device *device, struct shunt_launch *launch, struct kernel *kernel)
+{
+    struct shunt_ll_args args;
+
+    fill_ll(device, launch, &args);
+    if (launch->launches == 0) {
+        take_turns(launch, &args.exchange);
+        launch->grid = launch->plan->blocks;
+        launch->threads = ll_threads(&args.op);
     }
     args.op.turns = launch->turns;
-    if (launch->launches == 0) {
-        launch->grid = plan->blocks;
-        launch->threads = ll_threads(plan);
-    }
     launch->lingered = shunt_linger_serve(device, launch, &args);
     if (launch->lingered)
         return SHUNT_OK;
@@ -288,6 +322,16 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
     return kernel_run(device->gpu, kernel, launch->grid, SHUNT_THREADS, &args);
 }
 
+/* The largest type that suits everything that this rank's kernel touches of its user's memory. */
+static enum shunt_type type_of_move(const struct shunt_launch *launch)
+{
+    const struct shunt_plan *plan = launch->plan;
+    uint64_t all = (uintptr_t)launch->in | (uintptr_t)launch->out | plan->bytes |
+                   (plan->slices > 1 ? plan->slice_bytes : 0);
+
+    return all % 8 == 0 ? SHUNT_TYPE_U64 : all % 4 == 0 ? SHUNT_TYPE_U32 : all % 2 == 0 ? SHUNT_TYPE_U16 : SHUNT_TYPE_U8;
+}
+
 enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_launch *launch)
 {
     enum shape shape = launch->plan->flags & SHUNT_PLAN_LL ? LL : PLAN;
@@ -297,6 +341,8 @@ enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_l
 
     if (status != SHUNT_OK)
         return status;
+    if (launch->op == SHUNT_OP_MOVE)
+        launch->type = type_of_move(launch);
     if (!shunt_kernel_find(launch->type, launch->op, &type)) {
         shunt_gpu_leave(&scope);
         return SHUNT_ERR_INVALID;

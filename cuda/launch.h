@@ -33,6 +33,12 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
 void shunt_kernels_unload(void);
 
 /*
+ * May it be launched? Not as long as a peer has still to read what an earlier operation has sent to it through the same
+ * slots; it reads that without our help.
+ */
+bool shunt_launch_ready(struct shunt_arena *arena, const struct shunt_launch *launch);
+
+/*
  * Launch, or launch again for the blocks that left. The caller holds the process's launch lock and launches in ticket
  * order, the next only when the one before is done: there is one set of done words.
  */

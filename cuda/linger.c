@@ -38,6 +38,8 @@ static struct {
     enum shunt_op op;
     uint32_t n, me, blocks, threads;
     int slots[SHUNT_KRANKS];
+    struct shunt_exchange exchange;
+    char *outs[SHUNT_KRANKS];
     uint32_t orders; /* that it has been given */
     uint32_t misses, next_rest;
 } linger;
@@ -182,16 +184,16 @@ void shunt_linger_quit(struct shunt_device *device)
         missed();
 }
 
-/* A grid that suits: many blocks that idle cost more than a launch saves. One that goes round must be that of all. */
+/* A grid that suits: many blocks that idle cost more than a launch saves. One that goes round, or ends together, must be that of all. */
 static bool grid_suits(const struct shunt_ll_args *args, const struct shunt_plan *plan, unsigned threads)
 {
-    if ((plan->flags & SHUNT_PLAN_LINES) && SHUNT_LINE_UNITS(plan->bytes) > args->line_room)
+    if (args->exchange.direct || (args->op.lines && SHUNT_LINE_UNITS(args->op.bytes) > args->line_room))
         return plan->blocks == linger.blocks && threads == linger.threads;
     return plan->blocks <= linger.blocks && (linger.blocks <= 8 || plan->blocks * 2 >= linger.blocks) &&
            threads <= linger.threads;
 }
 
-/* The same kernel for the same ranks. */
+/* The same kernel for the same ranks, of which each sends and receives as before. */
 static bool suits(const struct shunt_ll_args *args, const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
@@ -199,6 +201,8 @@ static bool suits(const struct shunt_ll_args *args, const struct shunt_launch *l
     return launch->launches == 0 && launch->legacy_idle && !launch->managed && launch->type == linger.type &&
            launch->op == linger.op && plan->n == linger.n && plan->me == linger.me &&
            memcmp(launch->slots, linger.slots, plan->n * sizeof *linger.slots) == 0 &&
+           memcmp(&args->exchange, &linger.exchange, sizeof linger.exchange) == 0 &&
+           memcmp(args->outs, linger.outs, sizeof linger.outs) == 0 &&
            grid_suits(args, plan, launch->threads);
 }
 
@@ -258,5 +262,7 @@ void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt
     linger.blocks = launch->grid;
     linger.threads = launch->threads;
     memcpy(linger.slots, launch->slots, linger.n * sizeof *linger.slots);
+    linger.exchange = args->exchange;
+    memcpy(linger.outs, args->outs, sizeof linger.outs);
     atomic_store_explicit(&linger.alive, true, memory_order_relaxed);
 }

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-shot with flags in the payload (LL): every rank writes its data to all peers as words {data, data, data, flag};
- * everybody polls the words and adds in rank order. One hop, no barrier, no fence.
+ * An exchange with flags in the payload (LL): every rank writes what others need of its data to them, as words {data,
+ * data, data, flag}; everybody polls the words that come to it, and adds in rank order or puts each in its place. One
+ * hop, no barrier, no fence.
  *
  * A word's 16 bytes are written and read whole, so its flag vouches for its data. A thread takes a unit of 48 bytes,
  * which travels as four words, in four planes so that a warp's stores are contiguous. A reader clears the words it has
  * used, so that a flag never meets a stale word of 2^32 operations ago. A block writes and clears nothing before the
  * words of each thread's first unit have arrived from all peers; one that leaves has sent everything, so the launch
  * that repeats it does not send again.
+ *
+ * In place is safe: what a thread writes it has read before, as the same unit of what it sends.
  */
 #ifndef SHUNT_CUDA_LL_CUH
 #define SHUNT_CUDA_LL_CUH
@@ -58,14 +61,24 @@ static __device__ __forceinline__ ll_place ll_place_of(const shunt_ll_op &op, ui
     return { units, i, bytes, (bytes + 11) / 12 };
 }
 
-/* Whole vectors where the address allows it, else element by element. Bytes past the end are zero. */
-template <class T> static __device__ __forceinline__ ll_unit ll_load(const shunt_ll_op &op, const ll_place &at)
+static __device__ __forceinline__ const char *ll_in(const shunt_ll_op &op, uint32_t slice)
 {
-    const char *p = (const char *)op.in + SHUNT_LL_UNIT * at.i;
+    return (const char *)op.in + slice * op.bytes;
+}
+
+static __device__ __forceinline__ char *ll_out(const shunt_ll_op &op, uint32_t slice)
+{
+    return (char *)op.out + slice * op.bytes;
+}
+
+/* Whole vectors where the address allows it, else element by element. Bytes past the end are zero. */
+template <class T> static __device__ __forceinline__ ll_unit ll_load(const char *slice, const ll_place &at)
+{
+    const char *p = slice + SHUNT_LL_UNIT * at.i;
     T x[SHUNT_LL_UNIT / sizeof(T)] = {};
     ll_unit unit;
 
-    if ((uintptr_t)op.in % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
+    if ((uintptr_t)slice % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
 #pragma unroll
         for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
             unit.v[k] = gpu_load_user_vec(p + 16 * k);
@@ -81,12 +94,12 @@ template <class T> static __device__ __forceinline__ ll_unit ll_load(const shunt
 }
 
 template <class T>
-static __device__ __forceinline__ void ll_store(const shunt_ll_op &op, const ll_place &at, const ll_unit &unit)
+static __device__ __forceinline__ void ll_store(char *slice, const ll_place &at, const ll_unit &unit)
 {
-    char *p = (char *)op.out + SHUNT_LL_UNIT * at.i;
+    char *p = slice + SHUNT_LL_UNIT * at.i;
     T x[SHUNT_LL_UNIT / sizeof(T)];
 
-    if ((uintptr_t)op.out % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
+    if ((uintptr_t)slice % 16 == 0 && at.bytes == SHUNT_LL_UNIT) {
 #pragma unroll
         for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
             gpu_store_vec(p + 16 * k, unit.v[k]);
@@ -100,20 +113,35 @@ static __device__ __forceinline__ void ll_store(const shunt_ll_op &op, const ll_
     }
 }
 
-static __device__ __forceinline__ void ll_send(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
-                                               const ll_unit &unit)
+static __device__ __forceinline__ void ll_write(gpu_vec *to, const ll_place &at, uint32_t flag, const ll_unit &unit)
 {
     uint32_t x[SHUNT_LL_UNIT / 4];
 
     memcpy(x, &unit, sizeof x);
-    for (uint32_t k = 1; k < a.head.n; k++) {
-        gpu_vec *to = (gpu_vec *)ll_slot(a, op, ll_peer(a, k), a.head.me) + at.i;
 #pragma unroll
-        for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
-            if (j < at.words)
-                gpu_ll_store(to + j * at.units, { { x[3 * j], x[3 * j + 1], x[3 * j + 2], ll_flag(op) } });
-        }
+    for (uint32_t j = 0; j < SHUNT_LL_WORDS; j++) {
+        if (j < at.words)
+            gpu_ll_store(to + j * at.units, { { x[3 * j], x[3 * j + 1], x[3 * j + 2], flag } });
     }
+}
+
+/* Send a unit of what each peer gets. Answers that of the slice that I use myself, or zeros if there is none. */
+template <class T>
+static __device__ __forceinline__ ll_unit ll_send(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
+{
+    const uint32_t own = a.exchange.send[a.head.me];
+    ll_unit mine = {};
+
+    if (own != SHUNT_NO_SLICE)
+        mine = ll_load<T>(ll_in(op, own), at);
+    for (uint32_t k = 1; k < a.head.n; k++) {
+        uint32_t q = ll_peer(a, k), slice = a.exchange.send[q];
+        if (slice == SHUNT_NO_SLICE)
+            continue;
+        gpu_vec *to = (gpu_vec *)ll_slot(a, op, q, a.head.me) + at.i;
+        ll_write(to, at, ll_flag(op), slice == own ? mine : ll_load<T>(ll_in(op, slice), at));
+    }
+    return mine;
 }
 
 /* Poll rank q's words of this unit until all are there; each only until it is. */
@@ -146,65 +174,131 @@ static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const 
     return POLL_OK;
 }
 
-/* The unit of all ranks, combined in rank order. */
-template <class T, class Op>
-static __device__ __forceinline__ poll ll_combine(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
-                                                  const ll_unit &mine, patience &wait, ll_unit *sum)
+/* Does anything of rank q come here? Of my own, too, but that comes from nowhere. */
+static __device__ __forceinline__ bool ll_comes(const shunt_ll_args &a, uint32_t q)
 {
-    shunt_total<T, Op, gpu_vec> total[SHUNT_LL_UNIT / 16] = {};
+    return a.exchange.recv[q] != SHUNT_NO_SLICE;
+}
 
-    for (uint32_t q = 0; q < a.head.n; q++) {
-        ll_unit theirs = mine;
-        if (q != a.head.me) {
-            poll state = ll_receive(a, op, at, q, wait, &theirs);
+static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
+                                                uint32_t q)
+{
+    for (uint32_t j = 0; j < at.words; j++)
+        gpu_ll_clear((gpu_vec *)ll_slot(a, op, a.head.me, q) + at.i + j * at.units);
+}
+
+/* What the ranks have sent, the unit of each: combined in rank order. */
+template <class T, class Op> struct ll_sum {
+    ll_unit sum;
+
+    __device__ __forceinline__ poll receive(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
+                                            const ll_unit &mine, patience &wait)
+    {
+        shunt_total<T, Op, gpu_vec> total[SHUNT_LL_UNIT / 16] = {};
+        bool begun = false;
+
+        for (uint32_t q = 0; q < a.head.n; q++) {
+            ll_unit theirs = mine;
+            if (!ll_comes(a, q))
+                continue;
+            if (q != a.head.me) {
+                poll state = ll_receive(a, op, at, q, wait, &theirs);
+                if (state != POLL_OK)
+                    return state;
+            }
+#pragma unroll
+            for (int k = 0; k < SHUNT_LL_UNIT / 16; k++) {
+                if (!begun)
+                    total[k].first(theirs.v[k]);
+                else
+                    total[k].next(theirs.v[k]);
+            }
+            begun = true;
+        }
+#pragma unroll
+        for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
+            sum.v[k] = total[k].value();
+        return POLL_OK;
+    }
+
+    __device__ __forceinline__ void store(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
+    {
+        if (a.exchange.out == SHUNT_NO_SLICE)
+            return;
+        ll_store<T>(ll_out(op, a.exchange.out), at, sum);
+        for (uint32_t q = 0; q < a.head.n; q++) {
+            if (ll_comes(a, q) && q != a.head.me)
+                ll_clear(a, op, at, q);
+        }
+    }
+};
+
+/*
+ * The same, each in its place. Of several peers only the last one's unit is kept: what has come is read again, from the
+ * GPU's own memory.
+ */
+template <class T, class Op> struct ll_parts {
+    ll_unit mine, last;
+    uint32_t kept;
+
+    __device__ __forceinline__ poll receive(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
+                                            const ll_unit &own, patience &wait)
+    {
+        mine = own;
+        kept = SHUNT_NO_SLICE;
+        for (uint32_t q = 0; q < a.head.n; q++) {
+            if (q == a.head.me || !ll_comes(a, q))
+                continue;
+            poll state = ll_receive(a, op, at, q, wait, &last);
             if (state != POLL_OK)
                 return state;
+            kept = q;
         }
-#pragma unroll
-        for (int k = 0; k < SHUNT_LL_UNIT / 16; k++) {
-            if (q == 0)
-                total[k].first(theirs.v[k]);
-            else
-                total[k].next(theirs.v[k]);
-        }
+        return POLL_OK;
     }
-#pragma unroll
-    for (int k = 0; k < SHUNT_LL_UNIT / 16; k++)
-        sum->v[k] = total[k].value();
-    return POLL_OK;
-}
 
-static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
-{
-    for (uint32_t q = 0; q < a.head.n; q++) {
-        for (uint32_t j = 0; j < at.words && q != a.head.me; j++)
-            gpu_ll_clear((gpu_vec *)ll_slot(a, op, a.head.me, q) + at.i + j * at.units);
+    __device__ __forceinline__ void store(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
+    {
+        patience wait(false);
+
+        for (uint32_t q = 0; q < a.head.n; q++) {
+            if (!ll_comes(a, q))
+                continue;
+            ll_unit unit = q == a.head.me ? mine : last;
+            if (q != a.head.me && q != kept)
+                ll_receive(a, op, at, q, wait, &unit);
+            ll_store<T>(ll_out(op, a.exchange.recv[q]), at, unit);
+            if (q != a.head.me)
+                ll_clear(a, op, at, q);
+        }
     }
-}
+};
+
+template <class T, class Op>
+using ll_result = typename std::conditional<shunt_moves<Op>, ll_parts<T, Op>, ll_sum<T, Op>>::type;
 
 /* This block's part of operation `op` in its launch 0, 1, ...; the first has sent all. Called by all threads. */
 template <class T, class Op>
-static __device__ uint32_t ll_allreduce(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch)
+static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch)
 {
     const uint64_t units = (op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t own = a.exchange.send[a.head.me];
     ll_place at = ll_place_of(op, units, first);
-    ll_unit mine = {}, sum = {};
+    ll_unit mine = {};
+    ll_result<T, Op> result = {};
     poll state = POLL_OK;
 
-    if (first < units)
-        mine = ll_load<T>(op, at);
     if (launch == 0 && first < units) {
-        ll_send(a, op, at, mine);
-        for (uint64_t i = first + step; i < units; i += step) {
-            at = ll_place_of(op, units, i);
-            ll_send(a, op, at, ll_load<T>(op, at));
-        }
-        at = ll_place_of(op, units, first);
+        mine = ll_send<T>(a, op, at);
+        for (uint64_t i = first + step; i < units; i += step)
+            ll_send<T>(a, op, ll_place_of(op, units, i));
+    } else if (first < units && own != SHUNT_NO_SLICE) {
+        mine = ll_load<T>(ll_in(op, own), at);
     }
     if (first < units) {
         patience wait(true);
-        state = ll_combine<T, Op>(a, op, at, mine, wait, &sum);
+        state = result.receive(a, op, at, mine, wait);
     }
     /* All threads or none: what one thread writes, another's repetition would read as input. */
     if (__syncthreads_or(state != POLL_OK))
@@ -213,13 +307,13 @@ static __device__ uint32_t ll_allreduce(const shunt_ll_args &a, const shunt_ll_o
     for (uint64_t i = first; i < units; i += step) {
         if (i != first) {
             at = ll_place_of(op, units, i);
-            mine = ll_load<T>(op, at);
-            state = ll_combine<T, Op>(a, op, at, mine, wait, &sum);
+            if (own != SHUNT_NO_SLICE)
+                mine = ll_load<T>(ll_in(op, own), at);
+            state = result.receive(a, op, at, mine, wait);
             if (state != POLL_OK)
                 break;
         }
-        ll_store<T>(op, at, sum);
-        ll_clear(a, op, at);
+        result.store(a, op, at);
     }
     return state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED;
 }

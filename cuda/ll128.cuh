@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-shot with a flag in every 128 bytes (LL128): as LL (ll.cuh), but 15 of 16 bytes are data, so that it is the best
- * way from where the link's rate counts to where two-shot sends so much less that its fences pay.
+ * An exchange with a flag in every 128 bytes (LL128): as LL (ll.cuh), but 15 of 16 bytes are data, so that it is the best
+ * way from where the link's rate counts.
  *
  * It needs links that keep 128 aligned bytes whole which eight lanes of a warp store by one instruction: NVLink does.
  * (gpu_lines_store and gpu_lines_load are where that is relied on.) A flag is made of the operation's ticket, which never
@@ -18,6 +18,9 @@
  *
  * As in LL, nothing is written before the first units have arrived. Of a message that fits, a block that leaves has sent
  * everything, and decides alone; else all blocks of a launch go on or leave alike (launch_goes).
+ *
+ * A direct exchange stores the result into the receive buffers of all ranks: a rank that has sent a unit of its slices has
+ * read them. It ends when all peers have said that they have stored all; block b of a rank waits for block b of the others.
  */
 #ifndef SHUNT_CUDA_LL128_CUH
 #define SHUNT_CUDA_LL128_CUH
@@ -50,53 +53,116 @@ static __device__ __forceinline__ uint32_t line_vector(uint32_t k)
     return line_has_flag() ? 112 + 2 * group + k : 28 * k + 7 * group + line_lane() % 8;
 }
 
-/* The lane's vectors of unit i; zero past the end. */
-template <class T> static __device__ __forceinline__ line_unit line_load(const shunt_ll_op &op, uint64_t i)
+/* A slice of a user's buffer. */
+struct line_slice {
+    char *p;
+    uint64_t bytes;
+};
+
+static __device__ __forceinline__ line_slice line_slice_of(const shunt_ll_args &a, const shunt_ll_op &op,
+                                                           const void *buffer, uint32_t slice)
 {
-    const bool aligned = (uintptr_t)op.in % 16 == 0;
+    return { (char *)buffer + slice * op.bytes, op.bytes - (slice == a.head.n - 1u ? op.lacks : 0) };
+}
+
+static __device__ __forceinline__ line_slice line_in(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
+{
+    return line_slice_of(a, op, op.in, slice);
+}
+
+/* 16 bytes from byte `at` on; zero past the end. */
+template <class T> static __device__ __forceinline__ gpu_vec line_load_vec(const line_slice &from, uint64_t at)
+{
+    if ((uintptr_t)from.p % 16 == 0 && at + 16 <= from.bytes)
+        return gpu_load_user_vec(from.p + at);
+    T x[16 / sizeof(T)] = {};
+    gpu_vec v;
+#pragma unroll
+    for (uint32_t j = 0; j < 16 / sizeof(T); j++) {
+        if (at + j * sizeof(T) < from.bytes)
+            x[j] = gpu_load_user((const T *)(from.p + at) + j);
+    }
+    memcpy(&v, x, 16);
+    return v;
+}
+
+template <class T>
+static __device__ __forceinline__ void line_store_vec(const line_slice &to, uint64_t at, const gpu_vec &v)
+{
+    if ((uintptr_t)to.p % 16 == 0 && at + 16 <= to.bytes) {
+        gpu_store_vec(to.p + at, v);
+        return;
+    }
+    T x[16 / sizeof(T)];
+    memcpy(x, &v, 16);
+#pragma unroll
+    for (uint32_t j = 0; j < 16 / sizeof(T); j++) {
+        if (at + j * sizeof(T) < to.bytes)
+            gpu_store((T *)(to.p + at) + j, x[j]);
+    }
+}
+
+/* The lane's vectors of unit i; zero past the end. */
+template <class T> static __device__ __forceinline__ line_unit line_load(const line_slice &from, uint64_t i)
+{
     line_unit unit = {};
 
 #pragma unroll
     for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++) {
-        uint64_t at = i * SHUNT_LINE_UNIT + 16 * line_vector(k);
-        if (line_has_flag() && k >= 2)
-            continue;
-        if (aligned && at + 16 <= op.bytes) {
-            unit.v[k] = gpu_load_user_vec((const char *)op.in + at);
-            continue;
-        }
-        T x[16 / sizeof(T)] = {};
-#pragma unroll
-        for (uint32_t j = 0; j < 16 / sizeof(T); j++) {
-            if (at + j * sizeof(T) < op.bytes)
-                x[j] = gpu_load_user((const T *)((const char *)op.in + at) + j);
-        }
-        memcpy(&unit.v[k], x, 16);
+        if (!line_has_flag() || k < 2)
+            unit.v[k] = line_load_vec<T>(from, i * SHUNT_LINE_UNIT + 16 * line_vector(k));
     }
     return unit;
 }
 
 template <class T>
-static __device__ __forceinline__ void line_store(const shunt_ll_op &op, uint64_t i, const line_unit &unit)
+static __device__ __forceinline__ void line_store(const line_slice &to, uint64_t i, const line_unit &unit)
 {
-    const bool aligned = (uintptr_t)op.out % 16 == 0;
+#pragma unroll
+    for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++) {
+        if (!line_has_flag() || k < 2)
+            line_store_vec<T>(to, i * SHUNT_LINE_UNIT + 16 * line_vector(k), unit.v[k]);
+    }
+}
+
+/* Word `w` of the unit's vector `at`, which some lane has: each lane asks for one. */
+static __device__ __forceinline__ uint32_t line_word(const line_unit &unit, uint32_t at, uint32_t w)
+{
+    const bool of_flag = at >= 112;
+    const uint32_t k = of_flag ? at % 2 : at / 28, rest = at % 28;
+    const uint32_t lane = of_flag ? 8 * ((at - 112) / 2) + 7 : 8 * (rest / 7) + rest % 7;
+    uint32_t found = 0;
+
+#pragma unroll
+    for (uint32_t j = 0; j < SHUNT_LINE_ROWS; j++) {
+        uint32_t word = __shfl_sync(~0u, unit.v[j].w[w], lane % 32);
+        found = j == k ? word : found;
+    }
+    return found;
+}
+
+/* The unit with its vectors in the order of the lanes: 32 k + lane is the lane's k-th. Stores to peers are whole lines then. */
+static __device__ __forceinline__ line_unit line_straighten(const line_unit &unit)
+{
+    line_unit straight;
 
 #pragma unroll
     for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++) {
-        uint64_t at = i * SHUNT_LINE_UNIT + 16 * line_vector(k);
-        if (line_has_flag() && k >= 2)
-            continue;
-        if (aligned && at + 16 <= op.bytes) {
-            gpu_store_vec((char *)op.out + at, unit.v[k]);
-            continue;
-        }
-        T x[16 / sizeof(T)];
-        memcpy(x, &unit.v[k], 16);
 #pragma unroll
-        for (uint32_t j = 0; j < 16 / sizeof(T); j++) {
-            if (at + j * sizeof(T) < op.bytes)
-                gpu_store((T *)((char *)op.out + at) + j, x[j]);
-        }
+        for (uint32_t w = 0; w < 4; w++)
+            straight.v[k].w[w] = line_word(unit, 32 * k + line_lane(), w);
+    }
+    return straight;
+}
+
+template <class T>
+static __device__ __forceinline__ void line_store_straight(const line_slice &to, uint64_t i, const line_unit &unit)
+{
+#pragma unroll
+    for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++) {
+        uint32_t vector = 32 * k + line_lane();
+        if (vector < SHUNT_LINE_UNIT / 16)
+            line_store_vec<T>(to, i * SHUNT_LINE_UNIT + 16 * vector, unit.v[k]);
     }
 }
 
@@ -106,12 +172,14 @@ struct line_lap {
     uint32_t step;  /* warps of the grid */
     uint32_t lap;   /* units that lie in the slot at a time */
     bool wraps;
+    bool together;  /* all blocks go on or leave alike; who leaves has sent its first units only */
 
     __device__ __forceinline__ line_lap(const shunt_ll_args &a, const shunt_ll_op &op)
         : units(SHUNT_LINE_UNITS(op.bytes)), step(gridDim.x * (blockDim.x / 32))
     {
         wraps = units > a.line_room;
         lap = wraps ? a.line_room / step * step : a.line_room;
+        together = wraps || a.exchange.direct;
     }
 
     __device__ __forceinline__ uint32_t place(uint64_t i) const
@@ -154,14 +222,23 @@ static __device__ __forceinline__ char *line_address(const shunt_ll_args &a, con
     return ll_slot(a, op, owner, sender) + (uint64_t)place * SHUNT_LINE_WIRE + 16 * line_lane();
 }
 
+/* Send unit i of what each peer gets. */
 template <class T>
 static __device__ __forceinline__ void line_send(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l,
                                                  uint64_t i)
 {
-    line_unit rows = line_pack(line_load<T>(op, i), l.flag(op, i));
+    uint32_t loaded = SHUNT_NO_SLICE;
+    line_unit rows = {};
 
-    for (uint32_t k = 1; k < a.head.n; k++)
-        gpu_lines_store<SHUNT_LINE_ROWS>(line_address(a, op, ll_peer(a, k), a.head.me, l.place(i)), rows.v);
+    for (uint32_t k = 1; k < a.head.n; k++) {
+        uint32_t q = ll_peer(a, k), slice = a.exchange.send[q];
+        if (slice == SHUNT_NO_SLICE)
+            continue;
+        if (slice != loaded)
+            rows = line_pack(line_load<T>(line_in(a, op, slice), i), l.flag(op, i));
+        loaded = slice;
+        gpu_lines_store<SHUNT_LINE_ROWS>(line_address(a, op, q, a.head.me, l.place(i)), rows.v);
+    }
 }
 
 /* Are all rows of this lane there? Only the flags' lanes can tell. */
@@ -195,56 +272,128 @@ static __device__ __forceinline__ poll line_receive(const shunt_ll_args &a, cons
     return POLL_OK;
 }
 
-/* Unit i of all ranks, combined in rank order. */
-template <class T, class Op>
-static __device__ __forceinline__ poll line_combine(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l,
-                                                    uint64_t i, bool may_leave, line_unit *sum)
+/* Unit i of the slice that I use myself; nothing if there is none. */
+template <class T>
+static __device__ __forceinline__ line_unit line_mine(const shunt_ll_args &a, const shunt_ll_op &op, uint64_t i)
 {
-    const line_unit mine = line_load<T>(op, i);
-    patience wait(may_leave);
-    shunt_total<T, Op, gpu_vec> total[SHUNT_LINE_ROWS] = {};
+    const uint32_t own = a.exchange.send[a.head.me];
 
-    for (uint32_t q = 0; q < a.head.n; q++) {
-        line_unit theirs = mine;
-        if (q != a.head.me) {
-            poll state = line_receive(a, op, l, i, q, wait, &theirs);
-            if (state != POLL_OK)
-                return state;
-        }
-#pragma unroll
-        for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++) {
-            if (q == 0)
-                total[k].first(theirs.v[k]);
-            else
-                total[k].next(theirs.v[k]);
-        }
-    }
-#pragma unroll
-    for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++)
-        sum->v[k] = total[k].value();
-    return POLL_OK;
+    return own != SHUNT_NO_SLICE && ll_comes(a, a.head.me) ? line_load<T>(line_in(a, op, own), i) : line_unit{};
 }
 
+/* Unit i of what the ranks have sent: combined in rank order. */
+template <class T, class Op> struct line_sum {
+    line_unit sum;
+
+    __device__ __forceinline__ poll receive(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l,
+                                            uint64_t i, bool may_leave)
+    {
+        const line_unit mine = line_mine<T>(a, op, i);
+        patience wait(may_leave);
+        shunt_total<T, Op, gpu_vec> total[SHUNT_LINE_ROWS] = {};
+        bool begun = false;
+
+        for (uint32_t q = 0; q < a.head.n; q++) {
+            line_unit theirs = mine;
+            if (!ll_comes(a, q))
+                continue;
+            if (q != a.head.me) {
+                poll state = line_receive(a, op, l, i, q, wait, &theirs);
+                if (state != POLL_OK)
+                    return state;
+            }
+#pragma unroll
+            for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++) {
+                if (!begun)
+                    total[k].first(theirs.v[k]);
+                else
+                    total[k].next(theirs.v[k]);
+            }
+            begun = true;
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < SHUNT_LINE_ROWS; k++)
+            sum.v[k] = total[k].value();
+        return POLL_OK;
+    }
+
+    __device__ __forceinline__ void store(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &, uint64_t i)
+    {
+        if (a.exchange.out == SHUNT_NO_SLICE)
+            return;
+        if (!a.exchange.direct) {
+            line_store<T>(line_slice_of(a, op, op.out, a.exchange.out), i, sum);
+            return;
+        }
+        const line_unit straight = line_straighten(sum);
+        for (uint32_t k = 1; k < a.head.n; k++)
+            line_store_straight<T>(line_slice_of(a, op, a.outs[ll_peer(a, k)], a.exchange.out), i, straight);
+        line_store_straight<T>(line_slice_of(a, op, op.out, a.exchange.out), i, straight);
+    }
+};
+
+/* The same, each in its place; as ll_parts. */
+template <class T, class Op> struct line_parts {
+    line_unit last;
+    uint32_t kept;
+
+    __device__ __forceinline__ poll receive(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l,
+                                            uint64_t i, bool may_leave)
+    {
+        patience wait(may_leave);
+
+        kept = SHUNT_NO_SLICE;
+        for (uint32_t q = 0; q < a.head.n; q++) {
+            if (q == a.head.me || !ll_comes(a, q))
+                continue;
+            poll state = line_receive(a, op, l, i, q, wait, &last);
+            if (state != POLL_OK)
+                return state;
+            kept = q;
+        }
+        return POLL_OK;
+    }
+
+    __device__ __forceinline__ void store(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l, uint64_t i)
+    {
+        patience wait(false);
+
+        for (uint32_t q = 0; q < a.head.n; q++) {
+            if (!ll_comes(a, q))
+                continue;
+            line_unit unit = last;
+            if (q == a.head.me)
+                unit = line_mine<T>(a, op, i);
+            else if (q != kept)
+                line_receive(a, op, l, i, q, wait, &unit);
+            line_store<T>(line_slice_of(a, op, op.out, a.exchange.recv[q]), i, unit);
+        }
+    }
+};
+
+template <class T, class Op>
+using line_result = typename std::conditional<shunt_moves<Op>, line_parts<T, Op>, line_sum<T, Op>>::type;
+
 /*
- * The first unit of each warp; a warp that has none is content. OK: the block goes on. Else it leaves; of a message that
- * does not wrap it has sent all then. The answers of a block's threads may differ.
+ * The first unit of each warp; a warp that has none is content. OK: the block goes on. Else it leaves; of a message of
+ * which blocks decide alone it has sent all then. The answers of a block's threads may differ.
  */
 template <class T, class Op>
 static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l, uint64_t first,
-                                  uint32_t launch, line_unit *sum)
+                                  uint32_t launch, line_result<T, Op> &result)
 {
     const uint64_t ahead = SHUNT_LINE_AHEAD * l.step;
     bool has = first < l.units;
 
     for (uint64_t i = first; i < first + ahead && i < l.units && launch == 0; i += l.step)
         line_send<T>(a, op, l, i);
-    poll state = has ? line_combine<T, Op>(a, op, l, first, true, sum) : POLL_OK;
+    poll state = has ? result.receive(a, op, l, first, true) : POLL_OK;
     bool missing = __syncthreads_or(state != POLL_OK);
-    if (l.wraps) {
+    if (l.together) {
         if (!launch_goes(a.scratch[a.head.me], op.ticket, launch, !missing))
             return state == POLL_ABORTED ? state : POLL_LATE;
         if (state != POLL_OK)
-            state = line_combine<T, Op>(a, op, l, first, false, sum);
+            state = result.receive(a, op, l, first, false);
         missing = missing && __syncthreads_or(state != POLL_OK);
     } else if (missing && launch == 0) {
         for (uint64_t i = first + ahead; i < l.units; i += l.step)
@@ -253,32 +402,65 @@ static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op,
     return missing && state == POLL_OK ? POLL_LATE : state;
 }
 
-/* As ll_allreduce. */
+/* Where this block of rank `sender` tells `owner` that it has stored all: among the counters of plans, which grow too. */
+static __device__ __forceinline__ uint64_t *line_end_word(const shunt_ll_args &a, uint32_t owner, uint32_t sender)
+{
+    static_assert(SHUNT_GRID <= SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS, "a word for each thread block");
+    return (uint64_t *)a.scratch[owner] + a.channel[sender] * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS + blockIdx.x;
+}
+
+/* The end of a direct exchange. The barrier and the release put what this block has stored before the word. */
+static __device__ poll line_end(const shunt_ll_args &a, const shunt_ll_op &op)
+{
+    const uint64_t word = (op.ticket << SHUNT_CHUNK_BITS) + 1;
+    const uint32_t q = threadIdx.x;
+    patience wait(false);
+
+    __syncthreads();
+    if (q >= a.head.n || q == a.head.me)
+        return POLL_OK;
+    gpu_release_sys(line_end_word(a, q, a.head.me), word);
+    while (gpu_acquire_sys(line_end_word(a, a.head.me, q)) < word) {
+        poll state = wait.spent(a.head);
+        if (state != POLL_OK)
+            return state;
+    }
+    return POLL_OK;
+}
+
+/* As ll_exchange. */
 template <class T, class Op>
-static __device__ uint32_t line_allreduce(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch)
+static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch)
 {
     const line_lap l(a, op);
     const uint64_t first = (uint64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const uint64_t ahead = SHUNT_LINE_AHEAD * l.step;
-    line_unit sum = {};
-    poll state = line_begin<T, Op>(a, op, l, first, launch, &sum);
+    line_result<T, Op> result = {};
+    poll state = line_begin<T, Op>(a, op, l, first, launch, result);
 
     if (state != POLL_OK)
         return state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN;
     for (uint64_t i = first; i < l.units; i += l.step) {
-        if (i != first && line_combine<T, Op>(a, op, l, i, false, &sum) != POLL_OK)
-            return SHUNT_DONE_ABORTED;
-        if ((launch == 0 || l.wraps) && i + ahead < l.units)
+        if (i != first && (state = result.receive(a, op, l, i, false)) != POLL_OK)
+            break;
+        /* What reads lines again must do so first: to have sent the next unit says that they may be overwritten. */
+        if (shunt_moves<Op>)
+            result.store(a, op, l, i);
+        if ((launch == 0 || l.together) && i + ahead < l.units)
             line_send<T>(a, op, l, i + ahead);
-        line_store<T>(op, i, sum);
+        if (!shunt_moves<Op>)
+            result.store(a, op, l, i);
     }
-    return SHUNT_DONE_OK;
+    /* Of a block that was aborted nobody may believe that it has stored all; block_end speaks for all its threads. */
+    if (a.exchange.direct && !__syncthreads_or(state != POLL_OK))
+        state = line_end(a, op);
+    return state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED;
 }
 
 template <class T, class Op> static __device__ uint32_t ll_either(const shunt_ll_args &a, const shunt_ll_op &op,
                                                                    uint32_t launch)
 {
-    return op.lines ? line_allreduce<T, Op>(a, op, launch) : ll_allreduce<T, Op>(a, op, launch);
+    return op.lines ? line_exchange<T, Op>(a, op, launch) : ll_exchange<T, Op>(a, op, launch);
 }
 
 /* The kernel: the operation that it was launched for, then those that it is ordered to do. */

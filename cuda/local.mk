@@ -7,6 +7,8 @@ cuda_sources += \
 	%reldir%/driver.c \
 	%reldir%/driver.def \
 	%reldir%/driver.h \
+	%reldir%/exchange.c \
+	%reldir%/exchange.h \
 	%reldir%/gpu.h \
 	%reldir%/image.S \
 	%reldir%/kargs.h \

@@ -94,11 +94,16 @@ SHUNT_OP(LOR, a || b);
 SHUNT_OP(LXOR, !a != !b);
 SHUNT_COMPARE(MIN, a < b || a != a);
 SHUNT_COMPARE(MAX, a > b || a != a);
+SHUNT_COMPARE(MOVE, false); /* what comes takes the place of what is there */
 #undef SHUNT_OP
 SHUNT_LOCATE(MINLOC, <);
 SHUNT_LOCATE(MAXLOC, >);
 #undef SHUNT_COMPARE
 #undef SHUNT_LOCATE
+
+/* Does the kernel put what each rank sends into a place of its own, in place of combining it? */
+template <class Op> constexpr bool shunt_moves = false;
+template <> constexpr bool shunt_moves<shunt_op_MOVE> = true;
 
 template <class Op> constexpr bool shunt_bitwise = false;
 template <> constexpr bool shunt_bitwise<shunt_op_BAND> = true;

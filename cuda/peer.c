@@ -386,9 +386,31 @@ bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket)
     return atomic_load_explicit(&shunt_card(arena, slot)->failed, memory_order_acquire) == ticket;
 }
 
-uint32_t shunt_peer_ll_turn(int slot)
+uint32_t shunt_peer_ll_turn(int slot, uint64_t ticket, bool sends, bool receives)
 {
-    return self.peers[slot].ll_turn++ & 1;
+    struct shunt_peer *peer = &self.peers[slot];
+    uint32_t turn = peer->ll_turn++ & 1;
+
+    if (sends)
+        peer->ll_sent[turn] = ticket;
+    if (receives)
+        peer->ll_heard = ticket;
+    return turn;
+}
+
+bool shunt_peer_ll_free(struct shunt_arena *arena, int slot)
+{
+    const struct shunt_peer *peer = &self.peers[slot];
+    uint64_t last = peer->ll_sent[peer->ll_turn & 1];
+
+    /* Acquire: its kernel's reads of the slot come before our next kernel's stores. */
+    return last < peer->ll_heard || last == 0 ||
+           atomic_load_explicit(&shunt_card(arena, slot)->done, memory_order_acquire) >= last;
+}
+
+void shunt_peer_done(struct shunt_arena *arena, uint64_t ticket)
+{
+    atomic_store_explicit(&shunt_card(arena, shunt_arena_self(arena))->done, ticket, memory_order_release);
 }
 
 void shunt_peers_tidy(struct shunt_arena *arena)

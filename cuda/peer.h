@@ -92,8 +92,18 @@ void shunt_place_of(struct shunt_arena *arena, const void *p, uint64_t bytes, co
 void shunt_peer_fail(struct shunt_arena *arena, uint64_t ticket);
 bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket);
 
-/* Our own LL parity with a peer: toggles with each LL operation that both take part in. */
-uint32_t shunt_peer_ll_turn(int slot);
+/*
+ * LL slots come in pairs, used in turns: our parity with a peer, which toggles with each LL operation that both take part
+ * in. For operation `ticket`, in which we send to it, receive from it.
+ *
+ * The slot of this turn must have been read by the peer. It has been if we have received something from the peer in a
+ * later operation than the one that used the slot last, or if the peer has ended that one: shunt_peer_ll_free asks.
+ */
+uint32_t shunt_peer_ll_turn(int slot, uint64_t ticket, bool sends, bool receives);
+bool shunt_peer_ll_free(struct shunt_arena *arena, int slot);
+
+/* Say that all our operations up to `ticket` have ended. */
+void shunt_peer_done(struct shunt_arena *arena, uint64_t ticket);
 
 /*
  * Is something open here that peers have declared dead, or something wanted for which there is no room? Then close and

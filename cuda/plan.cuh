@@ -56,7 +56,8 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
         uint32_t channel = a.channel[ref.slot] - (a.channel[ref.slot] > a.channel[ref.rank]);
         uint64_t ring = (uint64_t)channel * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
         uint64_t place = (uint64_t)plan_block() * a.depth + chunk % a.depth;
-        return a.scratch[ref.rank] + a.rings + ring * a.ring_bytes + place * a.stride + a.align[ref.slot];
+        uint32_t align = (a.align[ref.slot] + ref.slice * a.slice_bytes) % 16; /* as the sender's slice */
+        return a.scratch[ref.rank] + a.rings + ring * a.ring_bytes + place * a.stride + align;
     }
     }
 }

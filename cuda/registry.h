@@ -44,6 +44,7 @@ struct shunt_card {
     unsigned char uuid[16];
     uint64_t total; /* bytes of scratch: peers whose settings differ do not understand each other */
     _Atomic uint32_t version; /* grows with every change of a registration */
+    _Atomic uint64_t done;    /* ticket of the last operation that has ended here */
     _Atomic uint64_t failed;  /* ticket of the last operation that this process could not launch or finish */
     _Atomic uint64_t missed;  /* bit per entry: a decision went without it, because not all have it open */
     _Atomic uint64_t wanted;  /* bit per entry: some peer asks for its descriptor */
@@ -82,6 +83,8 @@ struct shunt_peer {
     uint32_t version; /* of the peer's card when last followed */
     uint32_t ll_turn;
     bool heard;  /* its pattern has arrived here */
+    uint64_t ll_sent[2]; /* ticket of the last operation in which we sent through the slot of this parity */
+    uint64_t ll_heard;   /* of the last in which something came from it: what it had to do before is done */
     bool untidy; /* something is to be closed, or to be opened once there is room */
     char *scratch;
     struct shunt_block blocks[SHUNT_REGISTRATIONS + 1];

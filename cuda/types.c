@@ -15,7 +15,7 @@ static const struct {
 
 static const char *const op_names[] = {
 #define X(id, word) [SHUNT_OP_##id] = #word,
-    SHUNT_OPS(X)
+    SHUNT_DEEDS(X)
 #undef X
 };
 

@@ -17,7 +17,7 @@ enum shunt_type {
 
 enum shunt_op {
 #define X(id, word) SHUNT_OP_##id,
-    SHUNT_OPS(X)
+    SHUNT_DEEDS(X)
 #undef X
     SHUNT_NOPS
 };

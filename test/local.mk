@@ -33,10 +33,12 @@ TESTS += $(script_tests)
 # Headers of the unit tests, whatever of these is built
 EXTRA_DIST += \
 	%reldir%/unit/books.h \
+	%reldir%/unit/collectives.h \
 	%reldir%/unit/elements.h \
 	%reldir%/unit/fake_gpu.h \
 	%reldir%/unit/fake_run.h \
 	%reldir%/unit/lines.h \
+	%reldir%/unit/operation.h \
 	%reldir%/unit/ranks.h \
 	%reldir%/unit/rounds.h \
 	%reldir%/unit/settings.h \

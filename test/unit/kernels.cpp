@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Every kernel on the CPU against a loop: all types, operations and shapes, any alignment, odd counts, in place.
+ * Every kernel on the CPU against a loop: all types, operations and shapes, all collectives, any alignment, odd counts, in
+ * place.
  *
  * The ranks are threads with their scratch and buffers in this process. They play the host: expand the plan, launch,
  * launch again what left early. A batch of operations runs without a pause between them, so that ranks run ahead of
@@ -16,117 +17,14 @@
 #include <unistd.h>
 #include <vector>
 
-extern "C" {
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "operation.h"
 
-#include "coll/algo.h"
-#include "cuda/kargs.h"
-#include "cuda/types.h"
-#include "sim/kernel.h"
-}
-
-#include "elements.h"
-
-#define MOST_RANKS 8
-#define MOST_BYTES (48u << 10) /* of a vector */
 #define LL_BYTES   (4 * MOST_BYTES)
 #define RING_BYTES (256u << 10)
 #define LINE_BYTES (2 * MOST_BYTES)
 #define LINES_AT   (SHUNT_SCRATCH_DATA + 2 * (MOST_RANKS - 1) * (uint64_t)LL_BYTES)
 #define RINGS      (LINES_AT + 2 * (MOST_RANKS - 1) * (uint64_t)LINE_BYTES)
 #define SCRATCH    (RINGS + (MOST_RANKS - 1) * SHUNT_PLAN_AREAS * (uint64_t)RING_BYTES)
-#define GUARD      64 /* bytes around a buffer that nobody may touch */
-
-static const struct sim_kernel *(*find_kernel)(const char *name);
-
-/* ---- one operation ---- */
-
-enum shape { LL, LINES, ONESHOT, TWOSHOT, ZERO_COPY, SHAPES };
-static const char *const shape_names[] = {"LL", "LL128", "oneshot", "twoshot", "twoshot zero-copy"};
-
-struct operation {
-    shape how;
-    shunt_type type;
-    shunt_op op;
-    size_t count;
-    bool in_place;
-    unsigned in_shift, out_shift, shift_step; /* addresses modulo 16; the latter differs from rank to rank */
-    unsigned blocks, threads, chunk, depth;
-    uint64_t window; /* ns */
-    bool short_slots; /* LL128: of one lap */
-    int late;        /* a rank that starts only when another has left early; -1: none */
-    unsigned left;   /* how often a kernel has left early */
-    /* made from these */
-    size_t bytes;
-    std::vector<char> memory[MOST_RANKS], before[MOST_RANKS], wanted;
-    char *in[MOST_RANKS], *out[MOST_RANKS];
-    const struct sim_kernel *kernel;
-};
-
-static bool is_ll(shape how)
-{
-    return how == LL || how == LINES;
-}
-
-static char *at_shift(char *p, unsigned shift)
-{
-    return p + (16 - (uintptr_t)p % 16) % 16 + GUARD + shift % 16;
-}
-
-static void prepare(operation *o, unsigned n)
-{
-    shunt_type type;
-    o->bytes = o->count * shunt_type_size(o->type);
-    assert_true(shunt_kernel_find(o->type, o->op, &type));
-    std::string name = std::string(is_ll(o->how) ? "shunt_ll_" : "shunt_plan_") + shunt_type_name(type) + "_";
-    for (const char *c = shunt_op_name(o->op); *c; c++)
-        name += (char)(*c - 'a' + 'A');
-    o->kernel = find_kernel(name.c_str());
-    if (!o->kernel)
-        fail_msg("there is no kernel %s", name.c_str());
-    for (unsigned r = 0; r < n; r++) {
-        size_t half = o->bytes + 2 * GUARD + 32;
-        o->memory[r].resize(2 * half);
-        for (char &c : o->memory[r])
-            c = (char)rng();
-        o->in[r] = at_shift(o->memory[r].data(), o->in_shift + r * o->shift_step);
-        o->out[r] = o->in_place ? o->in[r] : at_shift(o->memory[r].data() + half, o->out_shift + r * o->shift_step);
-        rules[o->type].fill(o->in[r], o->count);
-        o->before[r] = o->memory[r];
-    }
-    o->wanted.resize(o->bytes);
-    rules[o->type].combine(o->op, n, o->in, o->wanted.data(), o->count);
-}
-
-static std::string describe(const operation &o, unsigned n)
-{
-    char text[512];
-    snprintf(text, sizeof text,
-             "%s %s of %zu %s on %u ranks%s, %u x %u threads, chunk %u, depth %u, addresses mod 16: in %u, out %u, + %u "
-             "per rank",
-             shape_names[o.how], shunt_op_name(o.op), o.count, shunt_type_name(o.type), n,
-             o.in_place ? ", in place" : "", o.blocks, o.threads, o.chunk, o.depth, o.in_shift, o.out_shift,
-             o.shift_step);
-    return text;
-}
-
-/* The result, the same bits everywhere; what is around it and the input as before. */
-static void check(operation *o, unsigned n)
-{
-    for (unsigned r = 0; r < n; r++) {
-        size_t bad = rules[o->type].difference(o->out[r], o->wanted.data(), o->count);
-        if (bad < o->count)
-            fail_msg("%s: element %zu of rank %u is wrong", describe(*o, n).c_str(), bad, r);
-        if (memcmp(o->out[r], o->out[0], o->bytes) != 0)
-            fail_msg("%s: ranks 0 and %u have different bits", describe(*o, n).c_str(), r);
-        memcpy(o->before[r].data() + (o->out[r] - o->memory[r].data()), o->out[r], o->bytes);
-        if (o->before[r] != o->memory[r])
-            fail_msg("%s: rank %u has written outside of its result", describe(*o, n).c_str(), r);
-    }
-}
 
 /* ---- the ranks: what the host does for a kernel ---- */
 
@@ -141,6 +39,7 @@ struct world {
     uint64_t ticket;
     unsigned ll_turn;
     rank_state ranks[MOST_RANKS];
+    uint64_t ended[MOST_RANKS]; /* atomic: ticket of the last operation that has ended there */
 };
 
 struct rank_batch {
@@ -160,23 +59,43 @@ static void fill_head(world *w, unsigned me, uint64_t ticket, shunt_khead *head)
     head->me = (uint8_t)me;
 }
 
+static bool is_mutual(unsigned coll)
+{
+    return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
+           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK;
+}
+
+static void write_plan(world *w, unsigned me, const operation &o, shunt_plan *plan)
+{
+    static const uint32_t flags[] = {SHUNT_PLAN_LL, SHUNT_PLAN_LL | SHUNT_PLAN_LINES, 0,
+                                     SHUNT_PLAN_LL | SHUNT_PLAN_LINES | SHUNT_PLAN_ZERO_COPY, 0, SHUNT_PLAN_ZERO_COPY};
+    const shunt_shape shape = {w->n, flags[o.how], o.blocks, o.chunk, o.depth, o.root, o.bytes};
+    for (const shunt_algo &algo : shunt_algos) {
+        if (algo.coll != o.coll || (o.how >= DIRECT) != (strcmp(algo.name, "twoshot") == 0))
+            continue;
+        algo.write(&shape, me, plan);
+        return;
+    }
+    fail();
+}
+
 static void fill_ll(world *w, unsigned me, const operation &o, uint64_t ticket, unsigned turn, shunt_ll_args *a)
 {
-    a->op.in = o.in[me];
-    a->op.out = o.out[me];
-    a->op.bytes = o.bytes;
-    a->op.ticket = ticket;
+    shunt_plan plan;
+    write_plan(w, me, o, &plan);
+    shunt_exchange_of(&plan, &a->exchange);
+    shunt_exchange_op(&plan, o.in[me], o.out[me], ticket, &a->exchange, &a->op);
     a->op.turns = turn ? ~0u : 0;
-    a->op.lines = o.how == LINES;
     a->ll_bytes = LL_BYTES;
     a->lines = LINES_AT;
     /* Often no more room than for a lap, so that the message goes round */
     uint32_t lap = SHUNT_LINE_LAP * (o.blocks * o.threads / 32);
     a->line_bytes = LINE_BYTES;
-    a->line_room = o.short_slots ? lap : LINE_BYTES / SHUNT_LINE_WIRE;
+    a->line_room = o.short_slots && is_mutual(o.coll) ? lap : LINE_BYTES / SHUNT_LINE_WIRE;
     for (unsigned q = 0; q < w->n; q++) {
         a->scratch[q] = w->ranks[q].scratch;
         a->channel[q] = (uint8_t)q;
+        a->outs[q] = o.out[q];
     }
 }
 
@@ -199,10 +118,8 @@ static void fill_step(const shunt_step &from, shunt_kstep *to)
 
 static void fill_plan(world *w, unsigned me, const operation &o, shunt_plan_args *a)
 {
-    const shunt_shape shape = {w->n,    o.how == ZERO_COPY ? (uint32_t)SHUNT_PLAN_ZERO_COPY : 0,
-                               o.blocks, o.chunk, o.depth, o.bytes};
     shunt_plan plan;
-    shunt_algos[o.how == ONESHOT ? SHUNT_ALGO_ALLREDUCE_oneshot : SHUNT_ALGO_ALLREDUCE_twoshot].write(&shape, me, &plan);
+    write_plan(w, me, o, &plan);
     a->in = o.in[me];
     a->bytes = plan.bytes;
     a->slice_bytes = plan.slice_bytes;
@@ -269,11 +186,23 @@ static bool launch(rank_batch *b, operation &o, shunt_khead *head, void *args)
     return true;
 }
 
+/*
+ * Wait until everybody has read what came through the slots of this turn: as the host does for operations in which not
+ * all have heard from all since.
+ */
+static void wait_for_slots(world *w, uint64_t last, uint64_t heard)
+{
+    for (unsigned q = 0; q < w->n && last >= heard; q++) {
+        while (__atomic_load_n(&w->ended[q], __ATOMIC_ACQUIRE) < last)
+            usleep(50);
+    }
+}
+
 static void *run_rank(void *context)
 {
     auto *b = static_cast<rank_batch *>(context);
     world *w = b->w;
-    uint64_t ticket = w->ticket;
+    uint64_t ticket = w->ticket, sent[2] = {0, 0}, heard = ticket + 1; /* who begins a batch has seen the one before */
     unsigned turn = w->ll_turn;
     for (operation &o : *b->operations) {
         bool good;
@@ -282,6 +211,9 @@ static void *run_rank(void *context)
         if (is_ll(o.how)) {
             shunt_ll_args args = {};
             turn ^= 1;
+            wait_for_slots(w, sent[turn], heard);
+            sent[turn] = ticket;
+            heard = is_mutual(o.coll) ? ticket : heard;
             fill_head(w, b->me, ticket, &args.head);
             fill_ll(w, b->me, o, ticket, turn, &args);
             good = launch(b, o, &args.head, &args);
@@ -293,6 +225,7 @@ static void *run_rank(void *context)
         }
         if (!good)
             abort(); /* the others would wait for this rank */
+        __atomic_store_n(&w->ended[b->me], ticket, __ATOMIC_RELEASE);
     }
     return nullptr;
 }
@@ -343,6 +276,7 @@ static operation make_operation(shape how, unsigned type, unsigned op)
     operation o = {};
     o.late = -1;
     unsigned align = (unsigned)shunt_type_align((shunt_type)type);
+    o.coll = SHUNT_COLL_ALLREDUCE;
     o.how = how;
     o.type = (shunt_type)type;
     o.op = (shunt_op)op;
@@ -357,6 +291,8 @@ static operation make_operation(shape how, unsigned type, unsigned op)
     o.depth = 2 + (unsigned)random_below(2);
     o.short_slots = random_below(2);
     o.window = random_below(4) ? 200000 : random_below(2000);
+    if (how == DIRECT && o.count < 256) /* no slice may be empty */
+        o.count += 256;
     return o;
 }
 
@@ -374,7 +310,7 @@ static void every_kernel(void **)
         world *w = make_world(n);
         for (unsigned type = 0; type < SHUNT_NTYPES; type++) {
             for (unsigned op = 0; op < SHUNT_NOPS; op++) {
-                if (!exists(type, op))
+                if (!exists(type, op) || op == SHUNT_OP_MOVE)
                     continue;
                 pairs++;
                 for (unsigned how = 0; how < SHAPES; how++)
@@ -450,6 +386,31 @@ static void many_ranks(void **)
     }
 }
 
+/* All collectives, each with other types and operations, by all shapes that suit them. */
+static void every_collective(void **)
+{
+    static const unsigned pairs[][2] = {{SHUNT_TYPE_F32, SHUNT_OP_SUM}, {SHUNT_TYPE_I16, SHUNT_OP_MAX},
+                                        {SHUNT_TYPE_BF16, SHUNT_OP_SUM}, {SHUNT_TYPE_F64I, SHUNT_OP_MINLOC}};
+    static const unsigned units[] = {SHUNT_TYPE_U8, SHUNT_TYPE_U16, SHUNT_TYPE_U32, SHUNT_TYPE_U64};
+    std::vector<operation> operations;
+    for (unsigned n : {2u, 3u, 5u}) {
+        world *w = make_world(n);
+        for (unsigned i = 0; i < 24 * SHUNT_NALGOS; i++) {
+            unsigned coll = shunt_algos[i % SHUNT_NALGOS].coll, pick = i / SHUNT_NALGOS % 4;
+            bool adds = combines(coll);
+            operation o = make_operation((shape)random_below(3), adds ? pairs[pick][0] : units[pick],
+                                         adds ? pairs[pick][1] : (unsigned)SHUNT_OP_MOVE);
+            o.coll = coll;
+            o.root = (unsigned)random_below(n);
+            if (i % 16 == 0)
+                o.count = MOST_BYTES / shunt_type_size(o.type) / 8;
+            operations.push_back(o);
+        }
+        run_batch(w, &operations);
+        end_world(w);
+    }
+}
+
 /* NaN comes through MIN and MAX from whichever rank, and through nothing that is not NaN there. */
 static void nan_from_any_rank(void **)
 {
@@ -477,7 +438,7 @@ static void kernels_that_leave(void **)
         operations.push_back(make_operation((shape)(i % SHAPES), SHUNT_TYPE_I32, SHUNT_OP_SUM));
         operation &o = operations.back();
         o.in_place = i / SHAPES % 2;
-        o.count = o.how == LINES ? 6000 : 300; /* LL128: so many that it goes round */
+        o.count = o.how == LINES || o.how == DIRECT ? 6000 : 300; /* LL128: so many that it goes round */
         o.chunk = 64; /* more chunks than a ring has places */
         o.window = 0;
         o.late = (int)random_below(w->n);
@@ -490,7 +451,8 @@ int main()
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel),      cmocka_unit_test(every_alignment),   cmocka_unit_test(long_vectors),
-        cmocka_unit_test(many_ranks),        cmocka_unit_test(nan_from_any_rank), cmocka_unit_test(kernels_that_leave),
+        cmocka_unit_test(many_ranks),        cmocka_unit_test(every_collective),  cmocka_unit_test(nan_from_any_rank),
+        cmocka_unit_test(kernels_that_leave),
     };
     const char *folder = getenv("builddir");
     std::string path = std::string(folder ? folder : ".") + "/.libs/libshunt-simkernels.so";

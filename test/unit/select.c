@@ -60,37 +60,70 @@ static void too_many_ranges(void **state)
     assert_false(shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, text, &ranges));
 }
 
+static bool is_mutual(unsigned coll)
+{
+    return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
+           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK;
+}
+
+static void check_lines(const struct shunt_demand *d, const struct shunt_layout *layout, const struct shunt_verdict *v)
+{
+    bool direct = v->algo == TWOSHOT;
+    uint64_t slice = (d->bytes / (uint64_t)d->n + 16) / 16 * 16;
+    uint64_t units = SHUNT_LINE_UNITS(direct ? slice : d->bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
+    uint64_t warps = SHUNT_LINE_THREADS / 32;
+
+    assert_true(v->flags & SHUNT_PLAN_LL);
+    assert_true(!direct || (v->flags & SHUNT_PLAN_ZERO_COPY));
+    assert_true(!direct || slice * ((uint64_t)d->n - 1) < d->bytes); /* no slice is empty */
+    assert_true(v->blocks <= d->max_blocks);
+    assert_true(units <= room || (is_mutual(d->coll) && SHUNT_LINE_LAP * v->blocks * warps <= room));
+    assert_true((v->blocks - 1) * warps < units); /* none without work */
+    assert_true(v->blocks == d->max_blocks || v->blocks * warps >= units || units > room);
+}
+
 /* What a kernel relies on, for any size, number of ranks and GPU. */
-static void check_shape(int n, uint64_t bytes, int wanted, uint32_t can, const struct shunt_layout *layout, uint32_t max_blocks)
+static void check_shape(const struct shunt_demand *d, const struct shunt_layout *layout)
 {
     struct shunt_verdict v = { 0 };
 
-    shunt_select_shape(n, bytes, wanted, can, layout, max_blocks, &v);
-    assert_true(v.algo < SHUNT_NALGOS && (wanted < 0 || v.algo == (uint32_t)wanted));
+    shunt_select_shape(d, layout, &v);
+    assert_true(v.algo < SHUNT_NALGOS && (d->wanted < 0 || v.algo == (uint32_t)d->wanted));
+    assert_int_equal(shunt_algos[v.algo].coll, d->coll);
     assert_in_range(v.blocks, 1, SHUNT_GRID);
-    assert_true((v.flags & ~can & ~(uint32_t)SHUNT_PLAN_LL) == 0);
+    assert_true((v.flags & ~d->can & ~(uint32_t)SHUNT_PLAN_LL) == 0);
     if (v.flags & SHUNT_PLAN_LINES) {
-        uint64_t units = SHUNT_LINE_UNITS(bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
-        uint64_t warps = SHUNT_LINE_THREADS / 32;
-        assert_int_equal(v.algo, ONESHOT);
-        assert_true(v.flags & SHUNT_PLAN_LL);
-        assert_true(v.blocks <= max_blocks);
-        assert_true(units <= room || SHUNT_LINE_LAP * v.blocks * warps <= room);
-        assert_true((v.blocks - 1) * warps < units); /* none without work */
-        assert_true(v.blocks == max_blocks || v.blocks * warps >= units || units > room);
+        check_lines(d, layout, &v);
         return;
     }
     if (v.flags & SHUNT_PLAN_LL) {
-        uint64_t units = (bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
-        assert_int_equal(v.algo, ONESHOT);
-        assert_true(v.blocks <= max_blocks);
+        uint64_t units = (d->bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
+        assert_int_not_equal(v.algo, TWOSHOT);
+        assert_true(v.blocks <= d->max_blocks);
         assert_true(units * SHUNT_LL_WORDS * 16 <= layout->ll_bytes);
         return;
     }
-    assert_true(v.blocks <= SHUNT_PLAN_BLOCKS && v.blocks * SHUNT_PLAN_TEAMS <= max_blocks);
+    assert_true(v.blocks <= SHUNT_PLAN_BLOCKS && v.blocks * SHUNT_PLAN_TEAMS <= d->max_blocks);
     assert_true(v.chunk >= 16 && v.chunk % 16 == 0);
     assert_true((uint64_t)v.blocks * SHUNT_RING_DEPTH * (v.chunk + 128) <= layout->ring_bytes);
     assert_true(!(v.flags & SHUNT_PLAN_ZERO_COPY) || v.algo == TWOSHOT);
+}
+
+/* One collective's algorithms and sizes. */
+static void check_collective(unsigned coll, int n, const struct shunt_layout *layout)
+{
+    static const uint32_t grids[] = { 128, 2, 37 };
+
+    for (int wanted = SHUNT_ALGO_AUTO; wanted < SHUNT_NALGOS; wanted++) {
+        if (wanted >= 0 && shunt_algos[wanted].coll != coll)
+            continue;
+        for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
+            for (uint32_t k = 0; k < 12; k++) { /* of three grids, neither ZERO_COPY nor LINES, one of the two, both */
+                struct shunt_demand d = { coll, n, bytes, wanted, k / 3 * 2, grids[k % 3] };
+                check_shape(&d, layout);
+            }
+        }
+    }
 }
 
 static void shapes(void **state)
@@ -104,15 +137,8 @@ static void shapes(void **state)
     (void)state;
     for (size_t l = 0; l < sizeof layouts / sizeof *layouts; l++) {
         for (int n = 2; n <= SHUNT_KRANKS; n++) {
-            for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
-                for (int wanted = SHUNT_ALGO_AUTO; wanted < SHUNT_NALGOS; wanted++) {
-                    for (uint32_t can = 0; can <= 6; can += 2) { /* none, ZERO_COPY, LINES, both */
-                        check_shape(n, bytes, wanted, can, &layouts[l], 128);
-                        check_shape(n, bytes, wanted, can, &layouts[l], 2);
-                        check_shape(n, bytes, wanted, can, &layouts[l], 37);
-                    }
-                }
-            }
+            for (int a = 0; a < SHUNT_NALGOS; a++)
+                check_collective(shunt_algos[a].coll, n, &layouts[l]);
         }
     }
 }
@@ -133,6 +159,9 @@ static void differing_posts(void **state)
     y = x;
     y.op = SHUNT_OP_MAX;
     assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "operation");
+    y = x;
+    y.root = 1;
+    assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "root");
     y = x;
     y.type = SHUNT_TYPE_I32;
     assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "element type");
