@@ -196,10 +196,11 @@ static uint32_t ll_blocks(uint64_t bytes, uint32_t max_blocks)
 }
 
 /* The same for the warps of LL128; 0: not possible. A message that does not fit into its slot needs room for a lap. */
-static uint32_t line_blocks(const struct shunt_demand *demand, uint64_t bytes, const struct shunt_layout *layout)
+static uint32_t line_blocks(const struct shunt_demand *demand, uint64_t bytes, uint32_t threads,
+                            const struct shunt_layout *layout)
 {
     uint64_t units = SHUNT_LINE_UNITS(bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
-    uint32_t warps = SHUNT_LINE_THREADS / 32, blocks = least((units + warps - 1) / warps, demand->max_blocks);
+    uint32_t warps = threads / 32, blocks = least((units + warps - 1) / warps, demand->max_blocks);
 
     if (units <= room)
         return blocks;
@@ -218,7 +219,7 @@ static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layou
     uint32_t lines = 0;
 
     if ((demand->can & SHUNT_PLAN_LINES) && shunt_conf->proto != PROTO_LL && bytes > from && bytes <= best.lines)
-        lines = line_blocks(demand, bytes, layout);
+        lines = line_blocks(demand, bytes, SHUNT_LINE_THREADS, layout);
     if (lines == 0 && (bytes > best.ll_alone || bytes > layout->ll_bytes / 4 * 3))
         return false;
     verdict->flags = SHUNT_PLAN_LL | (lines != 0 ? SHUNT_PLAN_LINES : 0);
@@ -233,7 +234,7 @@ static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layou
  */
 #define DIRECT_FROM   (256 << 10)
 #define DIRECT_BETTER (8 << 20) /* than one hop, on two GPUs */
-#define DIRECT_TO     (64 << 20)
+#define DIRECT_TO     (24 << 20) /* beyond, sums through rings are as fast */
 
 static bool direct_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                          struct shunt_verdict *verdict)
@@ -244,7 +245,7 @@ static bool direct_shape(const struct shunt_demand *demand, const struct shunt_l
     if ((demand->can & needs) != needs || shunt_conf->proto == PROTO_LL || demand->bytes < DIRECT_FROM ||
         (demand->bytes > DIRECT_TO && shunt_conf->proto != PROTO_LL128))
         return false;
-    verdict->blocks = line_blocks(demand, slice, layout);
+    verdict->blocks = line_blocks(demand, slice, SHUNT_LINE_DIRECT, layout);
     verdict->flags = SHUNT_PLAN_LL | needs;
     verdict->chunk = 16;
     return verdict->blocks != 0;

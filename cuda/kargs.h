@@ -53,6 +53,7 @@ struct shunt_khead {
 #define SHUNT_LL_UNIT    48
 #define SHUNT_LL_WORDS   4
 #define SHUNT_LL_THREADS 256
+#define SHUNT_LL_MOST    384 /* threads of a block of these kernels: more would lack registers */
 
 /*
  * LL128: a unit of 1920 bytes, which a warp works on, travels as 16 lines of 120 bytes and a flag. A warp sends so many
@@ -62,6 +63,7 @@ struct shunt_khead {
 #define SHUNT_LINE_UNIT    1920
 #define SHUNT_LINE_WIRE    2048
 #define SHUNT_LINE_THREADS 256
+#define SHUNT_LINE_DIRECT  384 /* threads of a direct exchange: they also store to the peers */
 #define SHUNT_LINE_AHEAD   2
 #define SHUNT_LINE_LAP     (2 * SHUNT_LINE_AHEAD)
 

@@ -9,7 +9,7 @@ SHUNT_TYPES(X)
 #undef X
 
 #define KERNEL(id, op)                                                                             \
-    extern "C" __global__ void __launch_bounds__(512, 1)                                           \
+    extern "C" __global__ void __launch_bounds__(SHUNT_LL_MOST, 1)                                 \
     shunt_ll_##id##_##op(GPU_ARGS(shunt_ll_args) a)                                                \
     {                                                                                              \
         ll_run<element_##id, shunt_op_##op>(a);                                                    \

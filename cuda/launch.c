@@ -50,6 +50,7 @@ static struct {
 } loaded;
 
 static const char *const shape_names[SHAPES] = { "ll", "plan" };
+static const int most_threads[SHAPES] = { SHUNT_LL_MOST, SHUNT_THREADS };
 
 /* Load one kernel and lower *max_blocks to the grid of it that is resident at once. Asking loads it completely. */
 static enum shunt_status kernel_load(enum shape shape, enum shunt_type type, enum shunt_op op, int processors,
@@ -62,7 +63,8 @@ static enum shunt_status kernel_load(enum shape shape, enum shunt_type type, enu
     snprintf(name, sizeof name, "shunt_%s_%s_%s", shape_names[shape], shunt_type_name(type), op_id);
     enum shunt_status status = SHUNT_CUDA(cuModuleGetFunction(&kernel->function, loaded.module, name));
     if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel->function, SHUNT_THREADS, 0));
+        status = SHUNT_CUDA(cuOccupancyMaxActiveBlocksPerMultiprocessor(&per_processor, kernel->function,
+                                                                     most_threads[shape], 0));
     if (status == SHUNT_OK && per_processor * processors < *max_blocks)
         *max_blocks = per_processor * processors;
     return status;
@@ -179,12 +181,12 @@ static void fill_head(struct shunt_khead *head, struct shunt_device *device, str
 }
 
 /* Enough threads for a message of one block; whole blocks else. */
-static unsigned ll_threads(const struct shunt_ll_op *op)
+static unsigned ll_threads(const struct shunt_ll_op *op, bool direct)
 {
     uint64_t units = (op->bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
 
     if (op->lines)
-        return SHUNT_LINE_THREADS;
+        return direct ? SHUNT_LINE_DIRECT : SHUNT_LINE_THREADS;
     return units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 }
 
@@ -246,7 +248,7 @@ static enum shunt_status start_ll(struct shunt_device *device, struct shunt_laun
     if (launch->launches == 0) {
         take_turns(launch, &args.exchange);
         launch->grid = launch->plan->blocks;
-        launch->threads = ll_threads(&args.op);
+        launch->threads = ll_threads(&args.op, args.exchange.direct);
     }
     args.op.turns = launch->turns;
     launch->lingered = shunt_linger_serve(device, launch, &args);

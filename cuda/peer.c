@@ -18,7 +18,7 @@ static struct {
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 #define LL_SHARE   (4 << 20)  /* bytes of scratch for LL */
-#define LINE_SHARE (16 << 20) /* for LL128, a quarter at most: with two ranks, messages of any size go round in it */
+#define LINE_SHARE (24 << 20) /* for LL128, three eighths at most: larger messages go round in it */
 
 /* Everything follows from the number of local ranks and one setting, which peers compare. */
 static struct shunt_layout layout_make(int local_size)
@@ -26,7 +26,7 @@ static struct shunt_layout layout_make(int local_size)
     struct shunt_layout layout = { .channels = local_size < SHUNT_KRANKS ? (uint32_t)local_size : SHUNT_KRANKS };
     uint32_t senders = layout.channels > 1 ? layout.channels - 1 : 1;
     uint64_t budget = shunt_conf->scratch_size, rings = senders * SHUNT_PLAN_AREAS;
-    uint64_t line_share = budget / 4 < LINE_SHARE ? budget / 4 : LINE_SHARE;
+    uint64_t line_share = budget / 8 * 3 < LINE_SHARE ? budget / 8 * 3 : LINE_SHARE;
 
     layout.ll_bytes = LL_SHARE / (2 * senders) / 4096 * 4096;
     layout.lines = SHUNT_SCRATCH_DATA + senders * 2 * layout.ll_bytes;

@@ -35,7 +35,7 @@ struct shunt_device {
     unsigned long long context; /* gpu->id at set-up */
     struct shunt_layout layout;
     uint32_t channel;
-    uint16_t max_blocks;   /* thread blocks of any of our kernels that are resident at once, at 512 threads */
+    uint16_t max_blocks;   /* thread blocks of any of our kernels that are resident at once */
     char *scratch;         /* device pointer */
     uint64_t *done;        /* pinned: a word per thread block of the one kernel in flight */
     uint32_t *abort;       /* pinned */

@@ -29,7 +29,7 @@ def test_addresses():
 @pytest.mark.parametrize("linger", ["on", "off"])
 def test_messages_that_go_round(linger):
     """With little scratch a message is larger than its slot."""
-    lines(2, "--type", "SIGNED_CHAR", "--count", "1000003", "--place", "in,out", SHUNT_SCRATCH_SIZE="6m",
+    lines(2, "--type", "SIGNED_CHAR", "--count", "1000003", "--place", "in,out", SHUNT_SCRATCH_SIZE="7m",
           SHUNT_LINGER=linger)
 
 

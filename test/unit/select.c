@@ -71,7 +71,7 @@ static void check_lines(const struct shunt_demand *d, const struct shunt_layout 
     bool direct = v->algo == TWOSHOT;
     uint64_t slice = (d->bytes / (uint64_t)d->n + 16) / 16 * 16;
     uint64_t units = SHUNT_LINE_UNITS(direct ? slice : d->bytes), room = layout->line_bytes / SHUNT_LINE_WIRE;
-    uint64_t warps = SHUNT_LINE_THREADS / 32;
+    uint64_t warps = (direct ? SHUNT_LINE_DIRECT : SHUNT_LINE_THREADS) / 32;
 
     assert_true(v->flags & SHUNT_PLAN_LL);
     assert_true(!direct || (v->flags & SHUNT_PLAN_ZERO_COPY));
