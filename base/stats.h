@@ -13,7 +13,7 @@
  *     shunt [HOST]   allreduce: 12 staged: a rank passed host memory
  *     shunt [HOST]   allreduce: 150 without a launch
  *
- * Of collectives without device algorithms only the staged calls are counted, not those on host memory. Lines of zero calls
+ * Calls on host memory are counted of Allreduce only; of calls without device algorithms the staged ones. Lines of zero calls
  * are left out; "no collective was called" stands for a table without lines. Calls and bytes are
  * sums over the processes. Without an arena the brackets hold HOST:PID and the rank, as in log.h, and the first line
  * says "statistics of 1 process:".
@@ -32,7 +32,7 @@ enum {
     SHUNT_STATS_STAGED = 32, /* calls behind them, of which the staged ones are counted */
 };
 
-/* Where a call ran. GPU paths are counted per algorithm (enum shunt_algo_id of coll/algos.def). */
+/* Where a call ran. GPU paths are counted per algorithm (enum shunt_algo_name of coll/algo.h). */
 enum shunt_path {
     SHUNT_PATH_HOST,   /* host memory: the host MPI, untouched */
     SHUNT_PATH_STAGED, /* device memory through host memory and the host MPI; counted with its reason */

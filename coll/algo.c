@@ -5,7 +5,7 @@
 
 const struct shunt_algo shunt_algos[SHUNT_NALGOS] = {
 #define ALGO(COLL, coll, name, words)                                                              \
-    [SHUNT_ALGO_##COLL##_##name] = { SHUNT_COLL_##COLL, #name, words, shunt_plan_##coll##_##name },
+    [SHUNT_ALGO_##COLL##_##name] = { SHUNT_COLL_##COLL, SHUNT_NAME_##name, #name, words, shunt_plan_##coll##_##name },
 #include "coll/algos.def"
 #undef ALGO
 };

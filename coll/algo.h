@@ -12,6 +12,15 @@ enum shunt_algo_id {
     SHUNT_NALGOS
 };
 
+/* The names: collectives use the same ones. Statistics count by them. */
+#define SHUNT_ALGO_NAMES(X) X(oneshot) X(twoshot)
+enum shunt_algo_name {
+#define X(name) SHUNT_NAME_##name,
+    SHUNT_ALGO_NAMES(X)
+#undef X
+    SHUNT_NALGO_NAMES
+};
+
 /* What all ranks know alike when a plan is written: from the posts and the verdict. */
 struct shunt_shape {
     uint32_t n;
@@ -32,11 +41,13 @@ typedef void (*shunt_plan_writer)(const struct shunt_shape *shape, uint32_t me, 
 #undef ALGO
 
 struct shunt_algo {
-    unsigned coll; /* enum shunt_coll */
+    unsigned coll;   /* enum shunt_coll */
+    unsigned number; /* enum shunt_algo_name */
     const char *name, *words;
     shunt_plan_writer write;
 };
 
 extern const struct shunt_algo shunt_algos[SHUNT_NALGOS];
+
 
 #endif

@@ -419,7 +419,7 @@ static enum shunt_status wait_for_end(struct waiter *w, struct shunt_device *dev
         if (w->turns % 64 == 0)
             look_at_health(w, device, op, slots);
     }
-    outcome->algo = shunt_round_verdict(&op->round)->algo;
+    outcome->algo = shunt_algos[shunt_round_verdict(&op->round)->algo].number;
     outcome->lingered = op->launch.lingered;
     if (op->code == SHUNT_DONE_ABORTED)
         shunt_launch_abort(device, false);

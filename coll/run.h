@@ -7,7 +7,7 @@
 #include "coll/task.h"
 
 struct shunt_outcome {
-    unsigned algo;            /* enum shunt_algo_id, of SHUNT_OK */
+    unsigned algo;            /* enum shunt_algo_name, of SHUNT_OK */
     enum shunt_reason reason; /* of SHUNT_PASS */
     bool lingered;            /* of SHUNT_OK: done without a launch */
 };

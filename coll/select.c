@@ -107,13 +107,16 @@ int shunt_ranges_find(const struct shunt_ranges *ranges, uint64_t bytes)
 /* The words that the statistics print for collectives and algorithms. */
 static void name_statistics(void)
 {
-    static const char *colls[SHUNT_NCOLLS], *algos[SHUNT_NALGOS];
+    static const char *colls[SHUNT_NCOLLS];
+    static const char *const algos[] = {
+#define X(name) #name,
+        SHUNT_ALGO_NAMES(X)
+#undef X
+    };
 
     for (unsigned i = 0; i < SHUNT_NCOLLS; i++)
         colls[i] = shunt_coll_name(i);
-    for (unsigned i = 0; i < SHUNT_NALGOS; i++)
-        algos[i] = shunt_algos[i].name;
-    shunt_stats_names(colls, SHUNT_NCOLLS, algos, SHUNT_NALGOS);
+    shunt_stats_names(colls, SHUNT_NCOLLS, algos, SHUNT_NALGO_NAMES);
 }
 
 /* Say what is allowed instead: the words of algos.def, alone or by size. */
@@ -134,8 +137,11 @@ static void refuse(const char *setting, const char *value, unsigned coll)
 void shunt_select_start(void)
 {
     name_statistics();
-    if (!shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, shunt_conf->allreduce, &user_ranges[SHUNT_COLL_ALLREDUCE]))
-        refuse("SHUNT_ALLREDUCE", shunt_conf->allreduce, SHUNT_COLL_ALLREDUCE);
+#define X(id, word)                                                                                \
+    if (!shunt_ranges_parse(SHUNT_COLL_##id, shunt_conf->word, &user_ranges[SHUNT_COLL_##id]))     \
+        refuse("SHUNT_" #id, shunt_conf->word, SHUNT_COLL_##id);
+    SHUNT_DEVICE_COLLS(X)
+#undef X
 }
 
 int shunt_select_wanted(unsigned coll, uint64_t bytes)

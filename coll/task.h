@@ -31,8 +31,8 @@
     X(FILE_READ, file_read)                                                                        \
     X(FILE_WRITE, file_write)
 
-/* COLL(id, word): the calls that take device memory; algos.def says which have device algorithms */
-#define SHUNT_COLLS(X)                                                                             \
+/* The collectives that have device algorithms (coll/algos.def) */
+#define SHUNT_DEVICE_COLLS(X)                                                                      \
     X(ALLREDUCE, allreduce)                                                                        \
     X(BCAST, bcast)                                                                                \
     X(REDUCE, reduce)                                                                              \
@@ -42,8 +42,10 @@
     X(GATHER, gather)                                                                              \
     X(SCATTER, scatter)                                                                            \
     X(ALLGATHER, allgather)                                                                        \
-    X(ALLTOALL, alltoall)                                                                          \
-    SHUNT_OTHERS(X)
+    X(ALLTOALL, alltoall)
+
+/* X(id, word): the calls that take device memory */
+#define SHUNT_COLLS(X) SHUNT_DEVICE_COLLS(X) SHUNT_OTHERS(X)
 
 enum shunt_coll {
 #define X(id, word) SHUNT_COLL_##id,

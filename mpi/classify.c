@@ -29,8 +29,7 @@ static bool find_first(MPI_Datatype datatype, MPI_Aint *first)
     return true;
 }
 
-/* Why no kernel can run this pair, NONE if one can. */
-static enum shunt_reason find_pair(const struct shunt_mpi_type *type, MPI_Op handle, struct shunt_task *task)
+enum shunt_reason shunt_classify_pair(const struct shunt_mpi_type *type, MPI_Op handle, struct shunt_task *task)
 {
     int op = shunt_types_op(handle);
 
@@ -80,7 +79,7 @@ void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operan
     operands->device = !is_host(&task->send_mem) || !is_host(&task->recv_mem);
     if (!operands->device)
         return;
-    operands->reason = find_pair(type, call->op, task);
+    operands->reason = shunt_classify_pair(type, call->op, task);
     if (operands->reason != SHUNT_REASON_NONE)
         return;
     if (task->send == task->recv && !task->in_place)

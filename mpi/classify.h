@@ -20,6 +20,10 @@ struct shunt_operands {
  */
 void shunt_classify_reduction(const struct shunt_call *call, struct shunt_operands *operands);
 
+/* Why no kernel can run this pair, NONE if one can: then the task has them. type NULL: derived. */
+struct shunt_mpi_type;
+enum shunt_reason shunt_classify_pair(const struct shunt_mpi_type *type, MPI_Op handle, struct shunt_task *task);
+
 /* Must the host MPI not touch these elements of a buffer? With the same exceptions, but the sentinels are the caller's. */
 bool shunt_classify_device(const void *buffer, int64_t count, MPI_Datatype datatype);
 

@@ -11,6 +11,8 @@ mpi_sources += \
 	%reldir%/comm.h \
 	%reldir%/covered.c \
 	%reldir%/covered.h \
+	%reldir%/device.c \
+	%reldir%/device.h \
 	%reldir%/engine.c \
 	%reldir%/flatten.c \
 	%reldir%/flatten.h \

@@ -60,7 +60,7 @@ static __attribute__((noinline)) bool stage_message(struct shunt_call *call, int
     struct shunt_images *images = shunt_images_own();
     enum shunt_status status = shunt_images_make(call, images);
     if (status == SHUNT_OK) {
-        shunt_tally_staged(call, images);
+        shunt_tally_staged(call, images, SHUNT_REASON_NO_ALGORITHM);
         status = shunt_images_fill(images);
     }
     errno = saved;

@@ -120,7 +120,7 @@ static enum shunt_status prepare_operation(struct shunt_call *call, struct shunt
                                            : shunt_images_make(call, &operation->images);
     if (status != SHUNT_OK)
         return status;
-    shunt_tally_staged(call, &operation->images);
+    shunt_tally_staged(call, &operation->images, SHUNT_REASON_NO_ALGORITHM);
     if (call->id == SHUNT_CALL_Isendrecv)
         status = fill_unsure(&operation->images);
     /* What is to be started, too: MPICH 4.0 copies the root's own part in Gather_init. */

@@ -70,8 +70,8 @@ static enum shunt_coll find_coll(unsigned family)
 }
 
 /* The datatype's size is a call of the host, so it is asked only for who wants to see it. */
-void shunt_tally_staged(const struct shunt_call *call, const struct shunt_images *images)
+void shunt_tally_staged(const struct shunt_call *call, const struct shunt_images *images, enum shunt_reason reason)
 {
-    shunt_stats_count(find_coll(shunt_call_family(call->id)), SHUNT_PATH_STAGED, SHUNT_REASON_NO_ALGORITHM,
+    shunt_stats_count(find_coll(shunt_call_family(call->id)), SHUNT_PATH_STAGED, reason,
                       shunt_conf->stats ? shunt_images_bytes(images) : 0);
 }

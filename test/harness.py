@@ -134,15 +134,24 @@ def read_stats(text):
     return stats
 
 
-def staged(result):
-    """Staged calls by name, without Allreduce; all must be for want of an algorithm."""
-    found, reasons = collections.Counter(), collections.Counter()
+def by_name(result):
+    """Calls on device memory without Allreduce, by name: (staged, on the GPUs). Each staged one must have its reason."""
+    staged, reasons, ran = collections.Counter(), collections.Counter(), collections.Counter()
     for line in result.err.splitlines():
-        if words := re.search(r"shunt \[.*\]\s+(\w+)\s+staged\s+(\d+) calls", line):
-            found[words[1]] += int(words[2])
-        elif words := re.search(r"shunt \[.*\]\s+(\w+): (\d+) staged: no device algorithm for this call yet", line):
-            reasons[words[1]] += int(words[2])
-    assert found == reasons, str(result)
+        if words := re.search(r"shunt \[.*\]\s+(\w+)\s+(\w+)\s+(\d+) calls", line):
+            if words[1] != "allreduce" and words[2] != "host":
+                (staged if words[2] == "staged" else ran)[words[1]] += int(words[3])
+        elif words := re.search(r"shunt \[.*\]\s+(\w+): (\d+) staged: ", line):
+            if words[1] != "allreduce":
+                reasons[words[1]] += int(words[2])
+    assert staged == reasons, str(result)
+    return staged, ran
+
+
+def staged(result):
+    """Staged calls by name, where nothing but Allreduce runs on the GPUs."""
+    found, ran = by_name(result)
+    assert not ran, str(result)
     return found
 
 

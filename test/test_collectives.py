@@ -1,26 +1,41 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Blocking collectives without a device algorithm take device memory by way of host memory, whatever the host MPI."""
+"""Blocking collectives on device memory: on the GPUs where all ranks have it, else by way of host memory."""
 import pytest
 
-from harness import mpirun, staged
+from harness import by_name, mpirun
 
 PAIRS = ["D:D", "A:V", "H:D", "D:M", "D:H", "E:R", "DH:HD", "P:S", "HM:MD", "M:D", "DH:D", "H:H"]
 CALLS = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "gather", "scatter", "allgather", "alltoall"}
+STAGED = {f"SHUNT_{call.upper()}": "staged" for call in CALLS}
 
 
 def check(family, ranks, *words, **more):
-    """Each call on device memory is staged, none on host memory is, and Allreduce between them runs on the GPUs."""
+    """Each call on device memory is counted, none on host memory is, and Allreduce between them runs on the GPUs."""
     result = mpirun(family, ranks, "check_collectives", *words, **more)
-    summary, found = result.checked(), staged(result)
-    assert found.total() == summary["device"] and set(found) <= CALLS, str(result)
+    summary, (staged, ran) = result.checked(), by_name(result)
+    assert staged.total() + ran.total() == summary["device"] and set(staged) | set(ran) <= CALLS, str(result)
     assert result.stats.gpu == len(CALLS) * ranks and result.stats.paths["staged"] == 0, str(result)
-    return found
+    return staged, ran
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_every_call(family, ranks):
     pairs = PAIRS if family == "openmpi" else PAIRS[::2]  # ranks that spin take long where there are few cores
-    assert set(check(family, ranks, *pairs)) == CALLS
+    staged, ran = check(family, ranks, *pairs)
+    assert set(staged) == set(ran) == CALLS
+
+
+def test_staged_by_setting(family):
+    staged, ran = check(family, 2, "D:D", "A:V", "DH:HD", settings=STAGED)
+    assert set(staged) == CALLS and not ran
+
+
+@pytest.mark.parametrize("proto", ["ll", "ll128"])
+def test_protocols(proto):
+    """Each with so little scratch that long messages go by rings, and a burst that lingers."""
+    settings = {"SHUNT_PROTO": proto, "SHUNT_LINGER": "on", "SHUNT_SCRATCH_SIZE": "7m"}
+    staged, ran = check("openmpi", 2, "D:D", "A:V", settings=settings)
+    assert set(ran) == CALLS
 
 
 @pytest.mark.sanitize
@@ -31,13 +46,14 @@ def test_large_counts(family):
 
 def test_many_pieces(family):
     """Messages of several pieces, more than the pool has."""
-    check(family, 2, "D:D", "M:H", settings={"SHUNT_STAGE_CHUNK": "4k", "SHUNT_STAGE_SIZE": "8k"})
+    check(family, 2, "D:D", "M:H", settings={**STAGED, "SHUNT_STAGE_CHUNK": "4k", "SHUNT_STAGE_SIZE": "8k"})
 
 
 def test_no_pinned_memory():
-    check("openmpi", 2, "D:D", settings={"SHUNT_STAGE_SIZE": "0"})
+    check("openmpi", 2, "D:D", settings={**STAGED, "SHUNT_STAGE_SIZE": "0"})
 
 
 def test_host_memory(family):
     """Counted by nobody: it is the host MPI's."""
-    assert not check(family, 2, "H:H", "P:P")
+    staged, ran = check(family, 2, "H:H", "P:P")
+    assert not staged and not ran

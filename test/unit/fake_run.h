@@ -54,6 +54,12 @@ int shunt_arena_set_device_used(struct shunt_arena *arena)
     return 0;
 }
 
+void shunt_hook_coll(const struct shunt_call *call)
+{
+    (void)call;
+    steps++;
+}
+
 struct shunt_comm *shunt_comm_get(MPI_Comm handle)
 {
     return shunt_comm_find(handle);

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Calls on the GPUs; device.h.
+ *
+ * A table says for each collective on which ranks its buffers count. Where one does not, the other stands for it: a task
+ * always has two, of which kernels touch what the collective's plan has. Kernels move bytes and know no datatypes, so both
+ * sides must be without gaps, and what they bring and get must be as many bytes.
+ */
+#include "mpi/device.h"
+
+#include <errno.h>
+
+#include "base/conf.h"
+#include "base/stats.h"
+#include "coll/run.h"
+#include "mpi/classify.h"
+#include "mpi/flatten.h"
+#include "mpi/life.h"
+#include "mpi/types.h"
+
+/* ---- running ---- */
+
+/* A look at what the host has to do, so that a peer inside a host call gets on while this rank waits. */
+static void poke_host(void *context)
+{
+    int flag;
+
+    shunt_host.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, *(const MPI_Comm *)context, &flag, MPI_STATUS_IGNORE);
+}
+
+static uint64_t bytes_of(const struct shunt_task *task)
+{
+    return task->count * shunt_type_size(task->type);
+}
+
+/* One rank: the result is what it brings. */
+static bool run_alone(const struct shunt_task *task)
+{
+    return task->send == task->recv || shunt_gpu_copy(task->recv, task->send, bytes_of(task)) == SHUNT_OK;
+}
+
+/* Why no call on this communicator runs on the GPUs. */
+static enum shunt_reason find_obstacle(const struct shunt_comm *comm)
+{
+    if (!comm)
+        return shunt_life_world_group() == MPI_GROUP_NULL ? SHUNT_REASON_FINALIZED : SHUNT_REASON_NOT_REGISTERED;
+    return comm->reason;
+}
+
+/* A rank has died before the GPUs could begin: an error, since the host MPI would most likely wait for it for ever. */
+static bool is_bereft(const struct shunt_comm *comm, enum shunt_reason reason)
+{
+    return reason == SHUNT_REASON_PEER_VETO && comm && comm->board && shunt_board_bereft(comm->board);
+}
+
+bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, const struct shunt_task *task,
+                      enum shunt_reason *reason, int *rc)
+{
+    struct shunt_progress progress = { poke_host, (void *)&call->comm };
+    struct shunt_outcome outcome = { .reason = *reason != SHUNT_REASON_NONE ? *reason : find_obstacle(comm) };
+    enum shunt_status status = SHUNT_PASS;
+    unsigned path = SHUNT_PATH_LOCAL;
+    int saved = errno;
+
+    if (outcome.reason == SHUNT_REASON_NONE && comm->size == 1 && run_alone(task)) {
+        status = SHUNT_OK;
+    } else if (outcome.reason == SHUNT_REASON_NONE) {
+        status = shunt_coll_run(shunt_life_arena(), comm->board, task, &progress, &outcome);
+        path = SHUNT_PATH_GPU + outcome.algo;
+    } else if (comm) {
+        shunt_board_pass(comm->board);
+    }
+    errno = saved;
+    *reason = outcome.reason;
+    if (status == SHUNT_PASS && !is_bereft(comm, outcome.reason))
+        return false;
+    *rc = status == SHUNT_OK ? MPI_SUCCESS : shunt_comm_fail(call->comm);
+    if (status == SHUNT_OK)
+        shunt_stats_count(task->coll, path, SHUNT_REASON_NONE, shunt_conf->stats ? bytes_of(task) : 0);
+    if (status == SHUNT_OK && outcome.lingered)
+        shunt_stats_lingered(task->coll);
+    return true;
+}
+
+/* ---- tasks of collectives ---- */
+
+/* On which ranks a buffer counts. */
+enum who { ALL, ROOT, LATER }; /* LATER: all but rank 0; in place that has its input there */
+
+struct shape {
+    enum shunt_coll coll;
+    enum who sends, receives;
+    bool two_types;  /* the receive side has a count and a type of its own */
+    bool one_buffer; /* which is the receive buffer, on all ranks */
+    bool rooted, combines;
+};
+
+static const struct shape *find_shape(unsigned id)
+{
+    static const struct shape bcast = { SHUNT_COLL_BCAST, ALL, ALL, .one_buffer = true, .rooted = true },
+        reduce = { SHUNT_COLL_REDUCE, ALL, ROOT, .rooted = true, .combines = true },
+        scan = { SHUNT_COLL_SCAN, ALL, ALL, .combines = true },
+        exscan = { SHUNT_COLL_EXSCAN, ALL, LATER, .combines = true },
+        reduce_scatter_block = { SHUNT_COLL_REDUCE_SCATTER_BLOCK, ALL, ALL, .combines = true },
+        gather = { SHUNT_COLL_GATHER, ALL, ROOT, .two_types = true, .rooted = true },
+        scatter = { SHUNT_COLL_SCATTER, ROOT, ALL, .two_types = true, .rooted = true },
+        allgather = { SHUNT_COLL_ALLGATHER, ALL, ALL, .two_types = true },
+        alltoall = { SHUNT_COLL_ALLTOALL, ALL, ALL, .two_types = true };
+
+    switch (id) {
+    case SHUNT_CALL_Bcast: return &bcast;
+    case SHUNT_CALL_Reduce: return &reduce;
+    case SHUNT_CALL_Scan: return &scan;
+    case SHUNT_CALL_Exscan: return &exscan;
+    case SHUNT_CALL_Reduce_scatter_block: return &reduce_scatter_block;
+    case SHUNT_CALL_Gather: return &gather;
+    case SHUNT_CALL_Scatter: return &scatter;
+    case SHUNT_CALL_Allgather: return &allgather;
+    case SHUNT_CALL_Alltoall: return &alltoall;
+    default: return NULL;
+    }
+}
+
+static bool does_count(enum who who, const struct shunt_call *call, const struct shunt_comm *comm)
+{
+    return who == ALL || (who == ROOT ? comm->rank == call->root : comm->rank > 0 || call->sendbuf == MPI_IN_PLACE);
+}
+
+/* One side of the call on this rank. */
+struct side {
+    bool counts;
+    char *buffer;
+    MPI_Count count;
+    MPI_Datatype datatype;
+};
+
+/* Bytes of a block of the side; 0: the memory has gaps, or there is nothing. */
+static uint64_t block_bytes(const struct side *side)
+{
+    const struct shunt_mpi_type *type = shunt_types_find(side->datatype);
+    uint64_t bytes = 0;
+
+    if (side->count <= 0)
+        return 0;
+    if (type && type->type >= 0)
+        return shunt_type_size(type->type) == (size_t)type->size ? (uint64_t)type->size * (uint64_t)side->count : 0;
+    struct shunt_pattern *pattern = shunt_pattern_of(side->datatype);
+    if (pattern && pattern->low == 0 && shunt_pattern_is_dense(pattern, INT32_MAX))
+        bytes = pattern->bytes * (uint64_t)side->count;
+    shunt_pattern_release(pattern);
+    return bytes;
+}
+
+/* The sides in place: one takes its buffer, and all else, from the other. False: the call is wrong. */
+static bool settle_in_place(const struct shape *shape, const struct shunt_comm *comm, struct side *send,
+                            struct side *recv, struct shunt_task *task)
+{
+    struct side *absent = (void *)send->buffer == MPI_IN_PLACE ? send : recv, *present = absent == send ? recv : send;
+
+    if ((absent->counts && (void *)absent->buffer != MPI_IN_PLACE) || !absent->counts)
+        return true;
+    /* Who has it is the root, or everybody; only Scatter has it on the receive side. */
+    if (!present->counts || (absent == recv) != (shape->coll == SHUNT_COLL_SCATTER))
+        return false;
+    uint64_t block = block_bytes(present);
+    bool own_block = shape->coll == SHUNT_COLL_GATHER || shape->coll == SHUNT_COLL_ALLGATHER || absent == recv;
+    *absent = *present;
+    absent->buffer += own_block ? (uint64_t)comm->rank * block : 0;
+    task->in_place = true;
+    return true;
+}
+
+static enum shunt_reason find_pair(const struct side *side, MPI_Op handle, struct shunt_task *task)
+{
+    const struct shunt_mpi_type *type = shunt_types_find(side->datatype);
+    enum shunt_reason reason = shunt_classify_pair(type, handle, task);
+
+    task->count = (uint64_t)side->count;
+    return reason;
+}
+
+/* The bytes that both sides agree on. */
+static enum shunt_reason find_bytes(const struct side *send, const struct side *recv, struct shunt_task *task)
+{
+    uint64_t sent = block_bytes(send), received = block_bytes(recv);
+
+    task->type = SHUNT_TYPE_U8;
+    task->op = SHUNT_OP_MOVE;
+    task->count = sent;
+    return sent == 0 || received == 0 ? SHUNT_REASON_DERIVED_TYPE :
+           sent != received           ? SHUNT_REASON_MISMATCH :
+                                        SHUNT_REASON_NONE;
+}
+
+/* Both sides have been settled: where they are. False: on host memory. */
+static bool find_memory(const struct side *send, const struct side *recv, struct shunt_task *task)
+{
+    task->send = send->buffer;
+    task->recv = recv->buffer;
+    if (send->buffer)
+        shunt_gpu_classify(send->buffer, &task->send_mem);
+    task->recv_mem = task->send_mem;
+    if (recv->buffer && recv->buffer != send->buffer)
+        shunt_gpu_classify(recv->buffer, &task->recv_mem);
+    return task->send_mem.kind != SHUNT_MEM_HOST || task->recv_mem.kind != SHUNT_MEM_HOST;
+}
+
+/* Fill the task. False: nothing for the GPUs here, the host shall see the call as it is. */
+static bool make_task(const struct shunt_call *call, const struct shape *shape, const struct shunt_comm *comm,
+                      struct shunt_task *task, enum shunt_reason *reason)
+{
+    struct side send = { does_count(shape->sends, call, comm), (char *)call->sendbuf, call->count, call->datatype };
+    struct side recv = { does_count(shape->receives, call, comm), call->recvbuf,
+                         shape->two_types ? call->recvcount : call->count,
+                         shape->two_types ? call->recvtype : call->datatype };
+
+    *task = (struct shunt_task){ .coll = shape->coll, .root = shape->rooted ? call->root : 0,
+                                 .send_mem = { .device = -1 }, .recv_mem = { .device = -1 } };
+    if (comm->intercomm || (shape->rooted && (call->root < 0 || call->root >= comm->size)))
+        return false;
+    if (shape->one_buffer)
+        send = recv;
+    else if (!settle_in_place(shape, comm, &send, &recv, task))
+        return false;
+    bool both = send.counts && recv.counts && !shape->one_buffer;
+    if (!send.counts)
+        send = recv;
+    if (!recv.counts)
+        recv = send;
+    if (send.count <= 0 || recv.count <= 0 || (void *)send.buffer == MPI_IN_PLACE || (void *)recv.buffer == MPI_IN_PLACE ||
+        send.datatype == MPI_DATATYPE_NULL || recv.datatype == MPI_DATATYPE_NULL || !find_memory(&send, &recv, task))
+        return false;
+    *reason = shape->combines ? find_pair(&send, call->op, task) : find_bytes(&send, &recv, task);
+    if (*reason == SHUNT_REASON_NONE && both && !task->in_place && task->send == task->recv)
+        *reason = SHUNT_REASON_ALIASED;
+    return true;
+}
+
+bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc)
+{
+    const struct shape *shape = find_shape(call->id);
+    struct shunt_comm *comm = shape ? shunt_comm_get(call->comm) : NULL;
+    struct shunt_task task;
+
+    *reason = SHUNT_REASON_NONE;
+    if (!comm || shunt_life_forked() || !make_task(call, shape, comm, &task, reason)) {
+        *reason = SHUNT_REASON_NO_ALGORITHM;
+        shunt_hook_coll(call);
+        return false;
+    }
+    if (shunt_life_arena())
+        shunt_arena_set_device_used(shunt_life_arena());
+    return shunt_device_run(call, comm, &task, reason, rc);
+}

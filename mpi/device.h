@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Calls on the GPUs: from a task to an MPI error code, or to the reason why the call has to be staged. */
+#ifndef SHUNT_MPI_DEVICE_H
+#define SHUNT_MPI_DEVICE_H
+
+#include "base/reasons.h"
+#include "coll/task.h"
+#include "mpi/comm.h"
+
+/*
+ * Run the task of this call on the GPUs. Takes the call's step on the board of its communicator (which may be NULL: not
+ * known), whatever becomes of it. *reason: why it cannot, as far as is known before, or NONE.
+ *
+ * True: done, *rc is what the call returns. False: *reason says why the call has to be staged.
+ */
+bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, const struct shunt_task *task,
+                      enum shunt_reason *reason, int *rc);
+
+/*
+ * The same for a blocking collective other than Allreduce, which may have device memory. Takes the step, too. False also
+ * if there is none on this rank, or if the host has to say that the call is wrong.
+ */
+bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc);
+
+#endif
