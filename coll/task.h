@@ -26,6 +26,9 @@
     X(SEND, send)                                                                                  \
     X(RECV, recv)                                                                                  \
     X(SENDRECV, sendrecv)                                                                          \
+    X(PUT, put)                                                                                    \
+    X(GET, get)                                                                                    \
+    X(ACCUMULATE, accumulate)                                                                      \
     X(PACK, pack)                                                                                  \
     X(UNPACK, unpack)                                                                              \
     X(FILE_READ, file_read)                                                                        \

@@ -41,7 +41,10 @@ struct shunt_call {
         MPI_Op op;
         int source; /* the rank that is received from */
     };
-    MPI_Comm comm; /* the (parent) communicator */
+    union {
+        MPI_Comm comm; /* the (parent) communicator */
+        MPI_Win win;   /* of one-sided calls */
+    };
     union {
         int tag;                       /* Comm_create_group, Intercomm_create */
         MPI_Count recvcount;           /* of calls with two counts; `count` is the other */
@@ -55,6 +58,7 @@ struct shunt_call {
     union {
         MPI_Comm *newcomm;     /* creation calls: where the host writes it; Comm_free, Comm_disconnect: what ends */
         MPI_Datatype recvtype; /* of calls with two types */
+        const void *compare;   /* of Compare_and_swap */
     };
 };
 _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call becomes slow");
@@ -87,6 +91,8 @@ struct shunt_wait {
  *   issue   begins an operation and creates its request: shunt_hook_issue_before, which may put other buffers into the
  *           call, answers true if the call is done; shunt_hook_issue_after
  *   icoll   the same for a collective: shunt_hook_coll first
+ *   access  a one-sided call: shunt_hook_access_before, shunt_hook_access_after, as issue
+ *   sync    ends one-sided operations: shunt_hook_sync_after, only while some are staged
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
  *   free    ends a communicator: shunt_hook_free before
  *   done    completes, starts or frees requests: shunt_hook_done_before, which may have other statuses written, answers
@@ -102,6 +108,10 @@ bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_access_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_access_after(const struct shunt_call *call, void *kept, int rc);
+extern int shunt_accesses_staged; /* atomically read and written: one-sided operations that have not been seen to end */
+int shunt_hook_sync_after(const struct shunt_call *call, int rc);
 void shunt_hook_comm_before(struct shunt_call *call);
 void shunt_hook_comm_after(struct shunt_call *call, int rc);
 void shunt_hook_free(const struct shunt_call *call);

@@ -51,7 +51,7 @@ def expand(name, forms, args, kinds):
 
 # What other forms than the blocking one are of
 OTHER_FORMS = {"take": "icoll", "stage": "icoll", "move": "issue", "depth": "issue"}
-STAGED = {"take", "stage", "move", "icoll", "issue"}
+STAGED = {"take", "stage", "move", "icoll", "issue", "access"}
 
 
 def read_calls(path):
@@ -117,7 +117,7 @@ def host_args(call):
     replaced = {"status": "call.statuses"} if call.cls == "done" else {}
     if call.cls in STAGED:
         replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status", "type": "call.datatype",
-                    "rtype": "call.recvtype"}
+                    "rtype": "call.recvtype", "compare": "call.compare"}
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
 
 

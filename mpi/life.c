@@ -19,6 +19,7 @@
 #include "base/stats.h"
 #include "coll/run.h"
 #include "cuda/gpu.h"
+#include "mpi/access.h"
 #include "mpi/comm.h"
 #include "mpi/flatten.h"
 #include "mpi/float16.h"
@@ -68,6 +69,7 @@ static void enter_child(void)
     atomic_store_explicit(&life.forked, true, memory_order_relaxed);
     shunt_comm_abandon();
     shunt_patterns_abandon();
+    shunt_accesses_abandon();
 }
 
 static void start_process(void)
@@ -179,6 +181,7 @@ void shunt_hook_final_before(const struct shunt_call *call)
     /* With the last session MPI itself goes, and with it our attribute key. */
     if (is_session(call) && life.phase != RUNNING && atomic_load(&life.sessions) == 1) {
         shunt_comm_stop();
+        shunt_accesses_clear();
         shunt_patterns_stop();
         shunt_float16_stop();
     }
@@ -191,6 +194,7 @@ void shunt_hook_final_before(const struct shunt_call *call)
     life.phase = ENDING;
     shunt_stats_finish(life.arena);
     shunt_comm_stop();
+    shunt_accesses_clear();
     shunt_gpu_finish();
     shunt_host.Group_free(&life.world);
     life.world = MPI_GROUP_NULL;

@@ -2,6 +2,8 @@
 # The engines, one for each MPI: all that includes mpi.h, compiled once against each MPI's own.
 
 mpi_sources += \
+	%reldir%/access.c \
+	%reldir%/access.h \
 	%reldir%/allreduce.c \
 	%reldir%/call.h \
 	%reldir%/classify.c \

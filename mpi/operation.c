@@ -9,16 +9,10 @@
 #include "cuda/gpu.h"
 #include "mpi/comm.h"
 #include "mpi/life.h"
+#include "mpi/message.h"
 #include "mpi/tally.h"
 
 static const bool persistent_forms[SHUNT_NCALLS] = { SHUNT_CALL_PERSISTENT_FORMS };
-
-/* Of a message that is too long, Open MPI writes as much as there is room for. MPICH does not, nor does it set the count. */
-#ifdef OPEN_MPI
-static const bool cut_messages_count = true;
-#else
-static const bool cut_messages_count = false;
-#endif
 
 static struct shunt_operation *operation_of(struct shunt_request *request)
 {
@@ -32,30 +26,19 @@ int shunt_operation_fail(MPI_Comm comm)
 
 /* ---- what requests ask of it ---- */
 
-/* Bytes that have come, without gaps. */
-static int64_t count_received(const struct shunt_operation *operation, const MPI_Status *status)
-{
-    MPI_Count bytes;
-
-    if (!operation->by_status || shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
-        bytes == MPI_UNDEFINED)
-        return SHUNT_RECEIVED_ALL;
-    return bytes;
-}
-
 static int end_operation(struct shunt_request *request, int error, const MPI_Status *status)
 {
     struct shunt_operation *operation = operation_of(request);
-    int cancelled = 0, class = MPI_SUCCESS;
+    int64_t received = error == MPI_SUCCESS ? SHUNT_RECEIVED_ALL : 0;
+    int cancelled = 0;
 
-    if (error != MPI_SUCCESS)
-        shunt_host.Error_class(error, &class);
-    else
+    if (error == MPI_SUCCESS)
         shunt_host.Test_cancelled(status, &cancelled);
-    bool cut = class == MPI_ERR_TRUNCATE && cut_messages_count && operation->by_status;
-    if (cancelled || (class != MPI_SUCCESS && !cut))
+    if (cancelled)
         return MPI_SUCCESS;
-    if (shunt_images_return(&operation->images, count_received(operation, status)) == SHUNT_OK)
+    if (operation->by_status)
+        received = shunt_message_received(status, error);
+    if (received == 0 || shunt_images_return(&operation->images, received) == SHUNT_OK)
         return MPI_SUCCESS;
     return shunt_operation_fail(request->comm);
 }

@@ -90,6 +90,16 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
      LOOK_AFTER_ORPHANS)
 #define BEFORE_icoll(call, rc, kept) (shunt_hook_coll(call), shunt_hook_issue_before(call, rc, kept))
 #define AFTER_icoll(call, rc, kept)  AFTER_issue(call, rc, kept)
+#define BEFORE_access(call, rc, kept) shunt_hook_access_before(call, rc, kept)
+#define AFTER_access(call, rc, kept)                                                               \
+    ((kept) ? (void)((rc) = shunt_hook_access_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_sync(call, rc, kept)  ((void)(call), (void)(kept), false)
+#define AFTER_sync(call, rc, kept)                                                                 \
+    ((void)(kept),                                                                                 \
+     __atomic_load_n(&shunt_accesses_staged, __ATOMIC_RELAXED) > 0                                 \
+         ? (void)((rc) = shunt_hook_sync_after(call, rc))                                          \
+         : (void)0,                                                                                \
+     LOOK_AFTER_ORPHANS)
 #define BEFORE_comm(call, rc, kept)  ((void)(kept), shunt_hook_comm_before(call), false)
 #define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
@@ -114,6 +124,8 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_init   false
 #define SKIP_final  false
 #define SKIP_move   (!shunt_gpu_in_use())
+#define SKIP_access (!shunt_gpu_in_use())
+#define SKIP_sync   false
 #define SKIP_issue  (!shunt_gpu_in_use())
 #define SKIP_icoll  false
 

@@ -72,15 +72,19 @@ static inline void ring_start(int *argc, char ***argv, const char **only)
     right = (pair_rank + 1) % pair_ranks;
 }
 
-/* Run all cases, or the one that the command line ends with. */
+/* Run a case, unless the command line ends with the name of another. */
+static inline void ring_run_one(const struct ring_case *one, const char *only)
+{
+    struct pair_test test = {.name = one->name, .call = one->run, .context = one->context, .sends = true, .receives = true};
+
+    if (!only || strcmp(only, one->name) == 0)
+        pair_run(&test);
+}
+
 static inline int ring_run(const char *program, const struct ring_case *cases, size_t n, const char *only)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct pair_test test = {.name = cases[i].name, .call = cases[i].run, .context = cases[i].context,
-                                 .sends = true, .receives = true};
-        if (!only || strcmp(only, cases[i].name) == 0)
-            pair_run(&test);
-    }
+    for (size_t i = 0; i < n; i++)
+        ring_run_one(&cases[i], only);
     return pair_finish(program);
 }
 

@@ -28,7 +28,7 @@ def test_point_to_point(family, ranks, program):
     assert {"send", "recv"} <= set(found) and summary["cases"] > 5
 
 
-@pytest.mark.parametrize("program", POINT_TO_POINT)
+@pytest.mark.parametrize("program", [*POINT_TO_POINT, "check_accesses"])
 def test_large_counts(family, program):
     check(family, 2, program, "large", "D:D")
 
@@ -37,6 +37,13 @@ def test_little_pinned_memory(family):
     """Four thousand operations under way at once, with room for two in the pool, and for none."""
     check(family, 2, "check_starts", "D:D", settings={"SHUNT_STAGE_CHUNK": "4k", "SHUNT_STAGE_SIZE": "8k"})
     check(family, 2, "check_starts", "D:D", settings={"SHUNT_STAGE_SIZE": "0"})
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_one_sided(family, ranks):
+    """Every operation, ended by every kind of synchronisation, or by its request."""
+    _, found = check(family, ranks, "check_accesses", *(PAIRS if family == "openmpi" else ["D:D", "HM:MD"]))
+    assert set(found) == {"put", "get", "accumulate"}
 
 
 @pytest.mark.parametrize("program", COLLECTIVES)
@@ -58,5 +65,5 @@ def test_more_collectives(family, ranks, form, program):
 
 def test_host_memory(family):
     """Counted by nobody: it is the host MPI's."""
-    for program in [*POINT_TO_POINT, *COLLECTIVES]:
+    for program in [*POINT_TO_POINT, "check_accesses", *COLLECTIVES]:
         assert not check(family, 2, program, *(["nonblocking"] if program in COLLECTIVES else []), "H:H", "P:P")[1]
