@@ -38,6 +38,7 @@ static uint64_t absent; /* pages that are not mapped, one bit each */
 static char *on_host;   /* memory in the arena that is the host's, a page; or NULL */
 static bool is_foreign, no_memory;
 static unsigned launches, copies, allocations;
+static CUdeviceptr last; /* what was allocated */
 static const struct sim_kernel *kernels[2];
 
 struct shunt_gpu *shunt_gpu_of(const void *p, bool *foreign)
@@ -99,7 +100,7 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes)
     if (no_memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     allocations++;
-    *address = (CUdeviceptr)malloc(bytes);
+    *address = last = (CUdeviceptr)malloc(bytes);
     return CUDA_SUCCESS;
 }
 
@@ -544,6 +545,7 @@ static void test_reset(void **state)
         assert_int_equal(allocations, 1); /* the list */
         gpu.id++;
         allocations = 0;
+        free((void *)last);
     }
     check_out(pattern, 0, 1, pattern->bytes);
     assert_int_equal(allocations, 1);
