@@ -256,8 +256,8 @@ static enum shunt_status run(struct mover *m, bool foreign, int64_t count)
     }
     if (status == SHUNT_PASS)
         return run_copies(m);
-    shunt_trace("stage", "%s %llu bytes, launches: %u", m->out ? "packed" : "unpacked", (unsigned long long)m->bytes,
-                m->launches);
+    shunt_trace("stage", "%s %llu bytes%s, launches: %u", m->out ? "packed" : "unpacked", (unsigned long long)m->bytes,
+                m->image ? " of an image" : "", m->launches);
     return status;
 }
 

@@ -117,7 +117,10 @@ def host_args(call):
     replaced = {"status": "call.statuses"} if call.cls == "done" else {}
     if call.cls in STAGED:
         replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status", "type": "call.datatype",
-                    "rtype": "call.recvtype", "compare": "call.compare"}
+                    "rtype": "call.recvtype", "compare": "call.compare",
+                    "sdispls": "call.rows->senddispls", "sadispls": "call.rows->senddispls",
+                    "rdispls": "call.rows->recvdispls", "radispls": "call.rows->recvdispls",
+                    "stypes": "call.rows->sendtypes", "rtypes": "call.rows->recvtypes"}
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
 
 

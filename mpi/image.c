@@ -53,14 +53,6 @@ static enum shunt_status find_layout(const struct shunt_piece *piece, struct lay
 
 /* ---- memory ---- */
 
-/* Where a piece begins in a packed image. */
-static int64_t packed_offset(const struct shunt_piece *piece)
-{
-    const struct shunt_pattern *pattern = piece->pattern;
-
-    return piece->offset ? piece->offset / pattern->extent * (int64_t)pattern->bytes : 0;
-}
-
 static enum shunt_status find_bounds(const struct shunt_pieces *pieces, bool packed, int64_t *first, int64_t *end)
 {
     struct layout layout;
@@ -70,7 +62,7 @@ static enum shunt_status find_bounds(const struct shunt_pieces *pieces, bool pac
         if (find_layout(piece, &layout) != SHUNT_OK)
             return SHUNT_ERR_INVALID;
         if (packed) {
-            layout.first = packed_offset(piece);
+            layout.first = piece->packed;
             layout.span = (size_t)layout.size * (size_t)piece->count;
         }
         int64_t top = layout.first + (int64_t)layout.span;
@@ -142,15 +134,15 @@ static enum shunt_status move_derived(const struct shunt_image *image, const str
                                       uint64_t bytes)
 {
     const struct shunt_pattern *pattern = piece->pattern;
-    char *device = route->device, *host = route->host, *packed = image->packed ? image->host + packed_offset(piece) : NULL;
+    char *device = route->device, *host = route->host;
 
     if (!pattern)
         return shunt_covered_walk(piece->datatype, piece->count, bytes, copy_run, route);
     if (route->on_host)
         return shunt_pattern_walk(pattern, 0, bytes, copy_block, route);
-    if (packed)
-        return route->out ? shunt_pack_out(pattern, device, piece->count, bytes, packed)
-                          : shunt_pack_in(pattern, device, piece->count, bytes, packed);
+    if (image->packed)
+        return route->out ? shunt_pack_out(pattern, device, piece->count, bytes, host)
+                          : shunt_pack_in(pattern, device, piece->count, bytes, host);
     return route->out ? shunt_pack_fill(pattern, device, piece->count, bytes, host)
                       : shunt_pack_return(pattern, device, piece->count, bytes, host);
 }
@@ -170,7 +162,9 @@ static bool lies_on_host(const struct shunt_image *image, const struct shunt_pie
 static enum shunt_status move_piece(const struct shunt_image *image, const struct shunt_piece *piece, bool out,
                                     int64_t received)
 {
-    struct route route = { image->device + piece->offset, image->packed ? NULL : image->host + piece->offset, out, false };
+    struct route route = { .device = image->device + piece->offset,
+                           .host = image->host + (image->packed ? piece->packed : piece->offset),
+                           .out = out };
     struct layout layout;
     enum shunt_status status = find_layout(piece, &layout);
 
@@ -217,45 +211,17 @@ static bool is_one(const struct shunt_images *images)
     return images->send.staged && images->recv.staged && images->send.buffer == images->recv.buffer;
 }
 
-/* Can all these pieces be packed as elements of this datatype? Whether one of them is not dense goes to *gaps. */
-static bool can_pack(const struct shunt_pieces *pieces, MPI_Datatype datatype, bool *gaps)
-{
-    for (int i = 0; i < pieces->n; i++) {
-        const struct shunt_piece *piece = shunt_piece_get(pieces, i);
-        const struct shunt_pattern *pattern = piece->pattern;
-        if (!pattern || piece->datatype != datatype || pattern->bytes == 0)
-            return false;
-        if (piece->offset != 0 && (pattern->extent == 0 || piece->offset % pattern->extent != 0 ||
-                                   piece->offset / pattern->extent < 0))
-            return false;
-        *gaps = *gaps || !shunt_pattern_is_dense(pattern, piece->count);
-    }
-    return true;
-}
-
-/* The datatype of packed elements, if this side of the call takes them; MPI_DATATYPE_NULL: its image is as its buffer. */
-static MPI_Datatype choose_packed(struct shunt_call *call, const struct shunt_operand *operand, bool recv)
-{
-    MPI_Datatype *datatype = shunt_operand_type(call, recv);
-    bool gaps = false;
-
-    if (!operand->staged || operand->mixed || !datatype || !can_pack(&operand->read, *datatype, &gaps) ||
-        !can_pack(&operand->written, *datatype, &gaps) || !gaps)
-        return MPI_DATATYPE_NULL;
-    return shunt_packed_type_of(*datatype);
-}
-
-static enum shunt_status make_both(struct shunt_images *images, bool send_packed, bool recv_packed)
+static enum shunt_status make_both(struct shunt_images *images)
 {
     struct shunt_operand *send = &images->send, *recv = &images->recv;
     bool one = is_one(images);
     enum shunt_status status = SHUNT_OK;
 
     if (send->staged && !one)
-        status = shunt_image_make(send->buffer, &send->read, &send->written, send_packed, &images->send_image);
+        status = shunt_image_make(send->buffer, &send->read, &send->written, images->send_packed.used, &images->send_image);
     images->send_image.mixed = send->mixed;
     if (status == SHUNT_OK && recv->staged && !one)
-        status = shunt_image_make(recv->buffer, &recv->read, &recv->written, recv_packed, &images->recv_image);
+        status = shunt_image_make(recv->buffer, &recv->read, &recv->written, images->recv_packed.used, &images->recv_image);
     else if (status == SHUNT_OK && one)
         status = shunt_image_make(recv->buffer, &send->read, &recv->written, false, &images->recv_image);
     images->recv_image.mixed = recv->mixed || (one && send->mixed);
@@ -264,17 +230,16 @@ static enum shunt_status make_both(struct shunt_images *images, bool send_packed
 
 enum shunt_status shunt_images_place(struct shunt_call *call, struct shunt_images *images)
 {
-    MPI_Datatype sent = MPI_DATATYPE_NULL, received = MPI_DATATYPE_NULL;
     enum shunt_status status = shunt_operand_hold(&images->send);
 
     if (status == SHUNT_OK)
         status = shunt_operand_hold(&images->recv);
     if (status == SHUNT_OK && !is_one(images)) {
-        sent = choose_packed(call, &images->send, false);
-        received = choose_packed(call, &images->recv, true);
+        shunt_packed_choose(call, &images->send, false, &images->send_packed);
+        shunt_packed_choose(call, &images->recv, true, &images->recv_packed);
     }
     if (status == SHUNT_OK)
-        status = make_both(images, sent != MPI_DATATYPE_NULL, received != MPI_DATATYPE_NULL);
+        status = make_both(images);
     if (status != SHUNT_OK) {
         shunt_images_release(images);
         return status;
@@ -283,10 +248,8 @@ enum shunt_status shunt_images_place(struct shunt_call *call, struct shunt_image
         call->sendbuf = is_one(images) ? images->recv_image.host : images->send_image.host;
     if (images->recv.staged)
         call->recvbuf = images->recv_image.host;
-    if (sent != MPI_DATATYPE_NULL)
-        *shunt_operand_type(call, false) = sent;
-    if (received != MPI_DATATYPE_NULL)
-        *shunt_operand_type(call, true) = received;
+    shunt_packed_place(call, false, &images->send_packed, &images->rows);
+    shunt_packed_place(call, true, &images->recv_packed, &images->rows);
     return SHUNT_OK;
 }
 
@@ -321,6 +284,8 @@ void shunt_images_release(struct shunt_images *images)
     shunt_image_release(&images->recv_image);
     shunt_operand_release(&images->send);
     shunt_operand_release(&images->recv);
+    shunt_packed_release(&images->send_packed);
+    shunt_packed_release(&images->recv_packed);
     images->send.staged = images->recv.staged = false;
 }
 

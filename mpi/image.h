@@ -4,9 +4,8 @@
  *
  * Predefined types are copied as they lie, with the holes that pair types have inside of an element. Derived types are
  * packed and unpacked on the GPU: nothing of what lies between their blocks is touched, here or there. Where a call only
- * moves data, and all of a buffer has one datatype, the image is packed, too: then the call gets a datatype without gaps
- * for it, and nobody moves the blocks in host memory. Else (reductions, rows with places) byte i of the image stands for
- * byte i of the buffer.
+ * moves data, the image is packed, too (packed.h), and nobody moves the blocks in host memory. Else (reductions, files)
+ * byte i of the image stands for byte i of the buffer.
  */
 #ifndef SHUNT_MPI_IMAGE_H
 #define SHUNT_MPI_IMAGE_H
@@ -16,6 +15,7 @@
 
 #include "base/status.h"
 #include "mpi/operand.h"
+#include "mpi/packed.h"
 
 /* A buffer of the caller in device memory and its image in host memory. */
 struct shunt_image {
@@ -56,6 +56,8 @@ enum shunt_status shunt_image_return(const struct shunt_image *image, const stru
 struct shunt_images {
     struct shunt_operand send, recv;
     struct shunt_image send_image, recv_image; /* without memory where there is none */
+    struct shunt_packed send_packed, recv_packed;
+    struct shunt_rows rows; /* what stands in the call for the caller's, if an image with rows is packed */
 };
 
 /* PASS: nothing to stage, and the call is as it was. After anything but OK there is nothing to release. */

@@ -37,6 +37,8 @@ mpi_sources += \
 	%reldir%/operand.h \
 	%reldir%/operation.c \
 	%reldir%/operation.h \
+	%reldir%/packed.c \
+	%reldir%/packed.h \
 	%reldir%/partition.c \
 	%reldir%/patterns.c \
 	%reldir%/request.c \

@@ -321,18 +321,19 @@ static void add_block(const struct rows *rows, struct shunt_pieces *pieces)
     pieces->n = 1;
 }
 
-static bool is_empty(MPI_Datatype datatype)
+/* 0 also of what is no datatype. */
+static int64_t size_of(MPI_Datatype datatype)
 {
     MPI_Count size;
 
-    return datatype == MPI_DATATYPE_NULL || shunt_host.Type_size_x(datatype, &size) != MPI_SUCCESS || size == 0;
+    return datatype == MPI_DATATYPE_NULL || shunt_host.Type_size_x(datatype, &size) != MPI_SUCCESS ? 0 : size;
 }
 
 /* The rows one by one. Displacements are bytes where each row has a type, else they count elements. */
 static enum shunt_status add_rows(const struct rows *rows, int only, struct shunt_pieces *pieces)
 {
     MPI_Count lb, extent = 0;
-    int64_t behind = 0;
+    int64_t behind = 0, packed = 0, size = rows->types ? 0 : size_of(rows->type);
     enum shunt_status status = SHUNT_OK;
 
     if (!rows->types && shunt_host.Type_get_extent_x(rows->type, &lb, &extent) != MPI_SUCCESS)
@@ -342,9 +343,13 @@ static enum shunt_status add_rows(const struct rows *rows, int only, struct shun
                                      .datatype = rows->types ? rows->types[i] : rows->type };
         int64_t place = rows->displs ? place_at(rows, i) : behind;
         bool fits = rows->types ? (piece.offset = place, true) : !__builtin_mul_overflow(place, extent, &piece.offset);
+        if (rows->types)
+            size = piece.count > 0 ? size_of(piece.datatype) : 0;
+        piece.packed = packed;
+        packed += piece.count * size;
         behind += piece.count;
         if (piece.count <= 0 || !fits || (only >= 0 && i != only) ||
-            (rows->peers && rows->peers[i] == MPI_PROC_NULL) || (rows->types && is_empty(piece.datatype)))
+            (rows->peers && rows->peers[i] == MPI_PROC_NULL) || (rows->types && size == 0))
             continue;
         status = add_piece(pieces, rows->n, &piece, extent);
     }
@@ -365,6 +370,12 @@ static enum shunt_status find_pieces(const struct rows *rows, int only, struct s
 
 /* ---- operands ---- */
 
+static void note_arrays(const struct rows *rows, struct shunt_operand *operand)
+{
+    if (rows->counts && !rows->missing)
+        operand->arrays = (struct shunt_arrays){ rows->n, rows->counts, rows->types, rows->large, rows->aints };
+}
+
 static enum shunt_status describe(const struct shunt_call *call, const struct shape *shape, const struct groups *groups,
                                   struct shunt_operand *send, struct shunt_operand *recv)
 {
@@ -373,6 +384,8 @@ static enum shunt_status describe(const struct shunt_call *call, const struct sh
     struct rows sent = find_rows(call, shape, false, groups), received = find_rows(call, shape, true, groups);
     enum shunt_status status = SHUNT_OK;
 
+    note_arrays(&sent, send);
+    note_arrays(&received, recv);
     if (call->recvbuf == MPI_IN_PLACE) /* the root of Scatter, or a mistake */
         receives = false;
     if (receives)
@@ -479,7 +492,7 @@ MPI_Datatype *shunt_operand_type(struct shunt_call *call, bool recv)
 {
     unsigned family = shunt_call_family(call->id);
 
-    if (!only_moves(family) || has_counts(family, recv))
+    if (!only_moves(family))
         return NULL;
     return recv && shapes[family].two_counts ? &call->recvtype : &call->datatype;
 }

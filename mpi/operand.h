@@ -18,6 +18,7 @@
 struct shunt_piece {
     int64_t offset; /* bytes from the buffer's address */
     int64_t count;  /* above 0 */
+    int64_t packed; /* bytes of all elements before it, were they packed; with those of rows that are not touched */
     MPI_Datatype datatype;
     struct shunt_pattern *pattern; /* owned; NULL until shunt_pieces_hold, and of types that are not flattened */
     bool duplicate;                /* the datatype is owned */
@@ -34,9 +35,19 @@ static inline const struct shunt_piece *shunt_piece_get(const struct shunt_piece
     return pieces->list ? &pieces->list[i] : &pieces->first;
 }
 
+/* What a side with a count for each row has of the caller's; valid during the call. */
+struct shunt_arrays {
+    int n;              /* 0: there are none */
+    const void *counts; /* int, or MPI_Count if large */
+    const MPI_Datatype *types; /* NULL: all rows have one type */
+    bool large;
+    bool aints; /* displacements are MPI_Aint, not int */
+};
+
 struct shunt_operand {
     char *buffer; /* as the caller passed it */
     struct shunt_pieces read, written;
+    struct shunt_arrays arrays;
     bool staged; /* there is memory in it that the host MPI may not touch; else nothing more is known */
     bool mixed;  /* and there may be host memory, too */
 };
@@ -61,10 +72,7 @@ void shunt_operand_look(struct shunt_operand *operand);
  */
 enum shunt_status shunt_operand_hold(struct shunt_operand *operand);
 
-/*
- * Where the call has the datatype of one side, if it only moves data and has one datatype for all of that side; else
- * NULL.
- */
+/* Where the call has the datatype of one side, unless rows have types of their own; NULL if it does not only move data. */
 MPI_Datatype *shunt_operand_type(struct shunt_call *call, bool recv);
 
 void shunt_operand_release(struct shunt_operand *operand);

@@ -21,8 +21,9 @@
 #define ELEMENT 6144 /* bytes that an element may reach */
 #define ROOM    (2 * GUARD + (2 * RANKS + 2) * ELEMENT)
 
-enum call { BCAST, ALLGATHER, ALLTOALL, GATHER, SCATTER, CALLS };
-static const char *const call_names[] = {"bcast", "allgather", "alltoall", "gather", "scatter"};
+enum call { BCAST, ALLGATHER, ALLTOALL, GATHER, SCATTER, ALLTOALLV, ALLTOALLW, SENDRECV, IALLTOALLW, ISENDRECV, CALLS };
+static const char *const call_names[] = {"bcast",     "allgather", "alltoall", "gather",     "scatter",
+                                         "alltoallv", "alltoallw", "sendrecv", "ialltoallw", "isend"};
 
 static int rank, size;
 static long cases, failures, device_calls, packed, unpacked;
@@ -174,8 +175,56 @@ struct test {
     size_t room;    /* of a buffer */
 };
 
+/* Rows in another order, with gaps between them; the last type is a predefined one. */
+struct rows {
+    int counts[RANKS], displs[RANKS], places[RANKS];
+    MPI_Datatype types[RANKS];
+};
+
+static void make_rows(const struct test *test, struct rows *rows)
+{
+    MPI_Aint lb, extent;
+
+    MPI_Type_get_extent(test->datatype, &lb, &extent);
+    for (int i = 0; i < size; i++) {
+        rows->counts[i] = test->count;
+        rows->displs[i] = (size - 1 - i) * (test->count + 1);
+        rows->places[i] = (int)(rows->displs[i] * extent);
+        rows->types[i] = test->datatype;
+    }
+}
+
+/* A duplicate, which is freed when the operation has begun. */
+static int run_nonblocking(const struct test *test, const void *send, void *recv)
+{
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    struct rows rows;
+    MPI_Datatype type;
+    int rc, n = test->count;
+
+    MPI_Type_dup(test->datatype, &type);
+    make_rows(test, &rows);
+    for (int i = 0; i < size; i++)
+        rows.types[i] = type;
+    if (test->call == IALLTOALLW) {
+        rc = MPI_Ialltoallw(send, rows.counts, rows.places, rows.types, recv, rows.counts, rows.places, rows.types,
+                            MPI_COMM_WORLD, &requests[0]);
+    } else {
+        rc = MPI_Irecv(recv, n, type, (rank + size - 1) % size, 3, MPI_COMM_WORLD, &requests[0]);
+        rc = rc ? rc : MPI_Isend(send, n, type, (rank + 1) % size, 3, MPI_COMM_WORLD, &requests[1]);
+    }
+    MPI_Type_free(&type);
+    MPI_Type_vector(2, 1, 900, MPI_DOUBLE, &type); /* mostly the same handle */
+    for (int i = 0; i < 2 && rc == MPI_SUCCESS; i++)
+        rc = MPI_Wait(&requests[i], MPI_STATUS_IGNORE);
+    MPI_Type_free(&type);
+    return rc;
+}
+
 static int run_call(const struct test *test, const void *send, void *recv)
 {
+    struct rows rows;
+
     MPI_Datatype type = test->datatype;
     int n = test->count, root = test->root;
 
@@ -184,17 +233,29 @@ static int run_call(const struct test *test, const void *send, void *recv)
     case ALLGATHER: return MPI_Allgather(send, n, type, recv, n, type, MPI_COMM_WORLD);
     case ALLTOALL: return MPI_Alltoall(send, n, type, recv, n, type, MPI_COMM_WORLD);
     case GATHER: return MPI_Gather(send, n, type, recv, test->bytes, MPI_BYTE, root, MPI_COMM_WORLD);
-    default: return MPI_Scatter(send, test->bytes, MPI_BYTE, recv, n, type, root, MPI_COMM_WORLD);
+    case SCATTER: return MPI_Scatter(send, test->bytes, MPI_BYTE, recv, n, type, root, MPI_COMM_WORLD);
+    case ALLTOALLV:
+        make_rows(test, &rows);
+        return MPI_Alltoallv(send, rows.counts, rows.displs, type, recv, rows.counts, rows.displs, type, MPI_COMM_WORLD);
+    case ALLTOALLW:
+        make_rows(test, &rows);
+        return MPI_Alltoallw(send, rows.counts, rows.places, rows.types, recv, rows.counts, rows.places, rows.types,
+                             MPI_COMM_WORLD);
+    case SENDRECV:
+        return MPI_Sendrecv(send, n, type, (rank + 1) % size, 0, recv, n, type, (rank + size - 1) % size, 0,
+                            MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    default: return run_nonblocking(test, send, recv);
     }
 }
 
-/* Which buffers must be packed and unpacked on this rank. */
-static void expect(const struct test *test, bool *packs, bool *unpacks)
+/* How many messages must be packed and unpacked on this rank: rows that are apart are one each. */
+static void expect(const struct test *test, int *packs, int *unpacks)
 {
     bool is_root = rank == test->root;
+    int rows = test->call == ALLTOALLV || test->call == ALLTOALLW || test->call == IALLTOALLW ? size : 1;
 
-    *packs = test->call == BCAST ? is_root : test->call != SCATTER;
-    *unpacks = test->call == BCAST ? !is_root : test->call != GATHER;
+    *packs = test->call == BCAST ? is_root : test->call != SCATTER ? rows : 0;
+    *unpacks = test->call == BCAST ? !is_root : test->call != GATHER ? rows : 0;
 }
 
 static void fill(char *at, int seed, size_t bytes)
@@ -224,7 +285,7 @@ static void run_on(const struct test *test, char kind, const char *sent, const c
 {
     struct gpu_block send, recv;
     struct gpu_state before = {0}, after = {0};
-    bool packs, unpacks;
+    int packs, unpacks;
 
     gpu_alloc(&send, kind, test->room);
     gpu_alloc(&recv, kind, test->room);

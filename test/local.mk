@@ -106,7 +106,7 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/shape.c
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/allreduce.c mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/staged.c \
-	mpi/types.c mpi/float16.c cuda/types.c mpi/covered.c mpi/device.c $(flatten_sources)
+	mpi/types.c mpi/float16.c cuda/types.c mpi/covered.c mpi/device.c mpi/packed.c $(flatten_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c

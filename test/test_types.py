@@ -15,9 +15,9 @@ def check(family, ranks, *words, settings=None, buffer=8 << 20):
     result = mpirun(family, ranks, "check_types", *words, settings={**TRACE, **(settings or {})}, limit=90)
     summary, found = result.checked(), collections.Counter()
     for line in result.err.splitlines():
-        if words := re.search(r"stage: (packed|unpacked) (\d+) bytes, (launches|copies): (\d+)", line):
+        if words := re.search(r"stage: (packed|unpacked) (\d+) bytes(?: of an image)?, (launches|copies): (\d+)", line):
             found[words[1]] += 1
-            assert words[3] == "launches" and int(words[4]) == -(-int(words[2]) // buffer), line
+            assert "image" not in line and words[3] == "launches" and int(words[4]) == -(-int(words[2]) // buffer), line
     assert summary["device"] > 0 and found["packed"] == summary["packed"], str(result)
     assert found["unpacked"] == summary["unpacked"], str(result)
 
