@@ -69,6 +69,7 @@ struct shared_proc {
 /* What one rank brings to one operation, and, if it is the one to decide, what it decides. */
 struct shared_post {
     _Alignas(SHARED_LINE) _Atomic uint32_t busy;
+    _Atomic uint32_t yielded;     /* this member agrees that the operation is staged after all */
     struct shunt_verdict verdict; /* written before the entry's word names this member as the decider */
     struct shunt_post post;       /* written before the entry's word says that this member has arrived */
 };

@@ -9,6 +9,8 @@
  *     UNDECIDED           further members arrive
  *     UNDECIDED -> RUN    by the member that arrived last (`by`): its post has the verdict
  *     UNDECIDED -> STAGE  by any member that has arrived, for `reason`
+ *     RUN                 `reason`: some member asks that it be staged after all; NONE again when one leaves
+ *     RUN -> STAGE        by whoever finds that all have yielded
  *     RUN, STAGE          members leave
  *     RUN, STAGE -> FREE  by the last to leave, who gives the posts back. Lap and reason stay for latecomers.
  *
@@ -277,7 +279,9 @@ static enum shunt_reason try_arrive(struct shunt_board *board, const struct shun
     int index = ring ? shunt_post_take(board->arena) : -1;
     if (index < 0)
         return SHUNT_REASON_BOARD_FULL;
-    shared_post(board->arena->shared, (uint32_t)index)->post = *post;
+    struct shared_post *mine = shared_post(board->arena->shared, (uint32_t)index);
+    mine->post = *post;
+    atomic_store_explicit(&mine->yielded, 0, memory_order_relaxed);
     if (is_tree(board)) {
         *entry_p = &ring->tree[board->sequence % SHARED_TREES];
         trouble = shunt_tree_enter(board, *entry_p, (uint16_t)index, last);
@@ -426,6 +430,47 @@ void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason)
         stage_word(&entry->word, reason);
 }
 
+/* ---- deciding otherwise ---- */
+
+void shunt_round_recall(struct shunt_round *round, enum shunt_reason reason)
+{
+    struct shared_entry *entry = round->entry;
+    uint64_t bits = load_word(&entry->word);
+    struct word to;
+    do {
+        to = unpack_word(bits);
+        if (is_tree(round->board) || to.state != RUN || to.left != 0 || to.reason != SHUNT_REASON_NONE)
+            return;
+        to.reason = reason;
+    } while (!swap_word(&entry->word, &bits, to));
+}
+
+bool shunt_round_recalled(const struct shunt_round *round)
+{
+    struct shared_entry *entry = round->entry;
+    struct word word = unpack_word(load_word(&entry->word));
+    return !is_tree(round->board) && word.state == RUN && word.reason != SHUNT_REASON_NONE;
+}
+
+enum shunt_round_state shunt_round_yield(struct shunt_round *round)
+{
+    struct shunt_board *board = round->board;
+    struct shared_entry *entry = round->entry;
+    /* Sequentially consistent, all of them: of two who yield at the same time one sees both. */
+    atomic_store(&post_at(board, entry->post, board->me)->yielded, 1);
+    bool all = true;
+    for (int i = 0; i < board->n && all; i++)
+        all = atomic_load(&post_at(board, entry->post, i)->yielded) != 0;
+    uint64_t bits = load_word(&entry->word);
+    struct word to = unpack_word(bits);
+    while (all && to.state == RUN && to.reason != SHUNT_REASON_NONE) {
+        to.state = STAGE;
+        if (!swap_word(&entry->word, &bits, to))
+            to = unpack_word(bits);
+    }
+    return to.state == RUN ? SHUNT_ROUND_RUN : SHUNT_ROUND_STAGE;
+}
+
 const struct shunt_verdict *shunt_round_verdict(const struct shunt_round *round)
 {
     if (is_tree(round->board))
@@ -462,6 +507,8 @@ static void leave_entry(struct shunt_board *board, struct shared_entry *entry)
             word.state = STAGE;
             word.reason = SHUNT_REASON_PEER_VETO;
         }
+        if (word.state == RUN)
+            word.reason = SHUNT_REASON_NONE; /* whoever has ended it refuses to stage it */
         word.left++;
     } while (!swap_word(&entry->word, &bits, word));
     if (word.left != (uint32_t)__builtin_popcount(word.arrived))

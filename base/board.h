@@ -177,6 +177,15 @@ void shunt_board_relax(unsigned *spins);
 /* Rule 4: veto while undecided. Without effect once decided; poll tells. */
 void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason);
 
+/*
+ * Rule 5a: RUN -> STAGE, as long as nobody has ended the operation. Any member may ask for it; it happens when all have
+ * yielded, of which each promises that its user's memory is untouched and that it will not go on, as long as `recalled`
+ * says that it is asked for. To leave is to refuse: then nobody can ask any more.
+ */
+void shunt_round_recall(struct shunt_round *round, enum shunt_reason reason);
+bool shunt_round_recalled(const struct shunt_round *round);
+enum shunt_round_state shunt_round_yield(struct shunt_round *round); /* to be called again until one of them changes */
+
 /* The decision, once poll says STAGE (only `reason` is set) or RUN. Valid until leave. */
 const struct shunt_verdict *shunt_round_verdict(const struct shunt_round *round);
 

@@ -37,6 +37,7 @@ struct op {
     const struct shunt_post *posts[SHUNT_BOARD_RANKS];
     enum op_state state;
     bool planned;
+    bool yielded; /* it has been asked to be staged after all, and nothing of it goes on here */
     unsigned code; /* SHUNT_DONE_*, of FINISHED */
     enum shunt_status status;
     struct op *next;
@@ -146,26 +147,58 @@ static void launch(struct shunt_arena *arena, struct shunt_device *device, struc
     }
 }
 
+/* An operation that was launched and has yielded: is it staged now, or does it go on? */
+static void settle(struct shunt_arena *arena, struct shunt_device *device, struct op *op)
+{
+    if (shunt_round_yield(&op->round) == SHUNT_ROUND_STAGE) {
+        shunt_launch_withdraw(device, &op->launch);
+        shunt_peer_done(arena, op->launch.ticket);
+        process.running = NULL;
+        /* Release, as in finish: the owner leaves as soon as it sees this. */
+        __atomic_store_n(&op->state, ARRIVED, __ATOMIC_RELEASE);
+    } else if (!shunt_round_recalled(&op->round)) {
+        op->yielded = false;
+    }
+}
+
+static void look_at_running(struct shunt_arena *arena, struct shunt_device *device, struct op *op)
+{
+    if (op->yielded) {
+        settle(arena, device, op);
+        return;
+    }
+    unsigned code = shunt_launch_done(device, &op->launch);
+    if (code == SHUNT_DONE_AGAIN) {
+        op->yielded = shunt_round_recalled(&op->round) && shunt_launch_untouched(&op->launch);
+        if (!op->yielded)
+            launch(arena, device, op);
+    } else if (code != 0) {
+        finish(arena, op, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
+    }
+}
+
+/* The next in the order of tickets. What has been asked to be staged is not launched, and holds up what comes later. */
+static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
+{
+    struct op *op = next_op();
+
+    if (op == NULL || (shunt_round_recalled(&op->round) && shunt_round_yield(&op->round) != SHUNT_ROUND_UNDECIDED))
+        return;
+    if (!op->planned)
+        write_plan(op);
+    if (shunt_launch_ready(arena, &op->launch))
+        launch(arena, device, op);
+}
+
 /* Look at the running kernel, launch what comes next. Any thread that waits does it for all. */
 static void drive(struct shunt_arena *arena, struct shunt_device *device)
 {
     if (pthread_mutex_trylock(&process.lock) != 0)
         return;
-    if (process.running != NULL) {
-        struct op *op = process.running;
-        unsigned code = shunt_launch_done(device, &op->launch);
-        if (code == SHUNT_DONE_AGAIN)
-            launch(arena, device, op);
-        else if (code != 0)
-            finish(arena, op, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
-    }
-    if (process.running == NULL) {
-        struct op *op = next_op();
-        if (op != NULL && !op->planned)
-            write_plan(op);
-        if (op != NULL && shunt_launch_ready(arena, &op->launch))
-            launch(arena, device, op);
-    }
+    if (process.running != NULL)
+        look_at_running(arena, device, process.running);
+    if (process.running == NULL)
+        launch_next(arena, device);
     pthread_mutex_unlock(&process.lock);
 }
 
@@ -392,6 +425,9 @@ static void look_at_health(struct waiter *w, struct shunt_device *device, struct
         if (status != SHUNT_OK) {
             shunt_peer_fail(w->arena, op->launch.ticket);
             finish(w->arena, op, SHUNT_DONE_ABORTED, status);
+        } else if (!op->yielded && !shunt_conf->reproducible && shunt_launch_unbegun(device, &op->launch, now)) {
+            shunt_round_recall(&op->round, SHUNT_REASON_NO_ROOM);
+            op->yielded = shunt_round_recalled(&op->round);
         }
     } else if (!well && process.running == NULL && op->state == ARRIVED && op->planned) {
         /* It waits for a peer to read what it was sent before. */
@@ -434,7 +470,7 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
     struct op op;
 
     op.state = ARRIVED;
-    op.planned = false;
+    op.planned = op.yielded = false;
     op.launch = (struct shunt_launch){
         .type = task->type,
         .op = task->op,
@@ -500,6 +536,8 @@ static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task
     *device = open_device(w->arena, task, &reason);
     if (*device == NULL)
         return reason;
+    if (shunt_device_blocked(*device))
+        return SHUNT_REASON_NO_ROOM;
     for (int q = 0; q < n; q++)
         slots[q] = shunt_board_slot(w->board, q);
     if (shunt_peers_untidy()) {

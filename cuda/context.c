@@ -54,6 +54,8 @@ static enum shunt_status make_streams(struct shunt_gpu *gpu)
     SHUNT_CUDA(cuCtxGetStreamPriorityRange(&low, &high));
     status = SHUNT_CUDA(cuStreamCreateWithPriority(&gpu->stream, CU_STREAM_NON_BLOCKING, high));
     if (status == SHUNT_OK)
+        status = SHUNT_CUDA(cuStreamCreateWithPriority(&gpu->copies, CU_STREAM_NON_BLOCKING, high));
+    if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuEventCreate(&gpu->legacy, CU_EVENT_DISABLE_TIMING));
     shunt_gpu_leave(&scope);
     return status;
@@ -171,12 +173,12 @@ bool shunt_gpu_legacy_idle(void)
     return legacy_usable() && shunt_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
 }
 
-void shunt_gpu_after_legacy(struct shunt_gpu *gpu)
+void shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream)
 {
     if (!legacy_usable())
         return;
     if (SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuEventRecord(gpu->legacy, CU_STREAM_LEGACY)) == SHUNT_OK)
-        SHUNT_CUDA(cuStreamWaitEvent(gpu->stream, gpu->legacy, 0));
+        SHUNT_CUDA(cuStreamWaitEvent(stream, gpu->legacy, 0));
 }
 
 void shunt_gpus_close(void)
@@ -192,6 +194,7 @@ void shunt_gpus_close(void)
         shunt_packer_close(gpu);
         shunt_driver.cuEventDestroy_v2(gpu->legacy);
         shunt_driver.cuStreamDestroy_v2(gpu->stream);
+        shunt_driver.cuStreamDestroy_v2(gpu->copies);
         shunt_gpu_leave(&scope);
     }
 }

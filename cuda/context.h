@@ -19,7 +19,8 @@ struct shunt_gpu {
     int ordinal;
     CUcontext context;
     unsigned long long id; /* of the context: a handle may come back after a reset, an id does not */
-    CUstream stream; /* non-blocking, highest priority: kernels, in ticket order, and staged copies */
+    CUstream stream; /* non-blocking, highest priority: kernels, in ticket order */
+    CUstream copies; /* the same for what is staged, which must not wait for a kernel that finds no room on the GPU */
     CUevent legacy;  /* recorded on the legacy default stream before our first read */
     bool dead;       /* the context is gone, and everything of ours in it: nothing may be touched any more */
 };
@@ -38,8 +39,8 @@ struct shunt_gpu *shunt_gpu_of(const void *p, bool *foreign);
 enum shunt_status shunt_gpu_enter(struct shunt_gpu *gpu, struct shunt_gpu_scope *scope);
 void shunt_gpu_leave(struct shunt_gpu_scope *scope);
 
-/* Let our stream wait for what the application has put on the legacy default stream; many codes rely on that order. */
-void shunt_gpu_after_legacy(struct shunt_gpu *gpu);
+/* Let this stream of ours wait for what the application has put on the legacy default stream; many codes rely on that order. */
+void shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream);
 
 /* Is there nothing on it, and on the streams that it waits for? Called between enter and leave. */
 bool shunt_gpu_legacy_idle(void);

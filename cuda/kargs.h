@@ -7,6 +7,7 @@
  *   counters      [channel][block][signal]: ticket << 20 | chunk + 1
  *   verdict       whether the owner's last launch has gone on, where its blocks decide together (start.cuh)
  *   relay, gate   the owner's last order to its lingering kernel; whether that lingers (linger.cuh)
+ *   recall, begun the launch that the owner's host has called back; the last launch that each thread block has begun
  *   LL words      [channel but the owner's][parity]: ll_bytes each
  *   LL128 lines   [channel but the owner's][parity]: line_bytes each
  *   rings         [channel but the owner's][area]: ring_bytes each, chunks `stride` apart
@@ -27,8 +28,13 @@
 #define SHUNT_SCRATCH_VERDICT 32768 /* a word of the owner's own, behind the counters */
 #define SHUNT_SCRATCH_RELAY   (SHUNT_SCRATCH_VERDICT + 128) /* an order, on its way to all thread blocks */
 #define SHUNT_SCRATCH_GATE    (SHUNT_SCRATCH_RELAY + 128)   /* a word: does this kernel linger? */
+#define SHUNT_SCRATCH_RECALL  (SHUNT_SCRATCH_GATE + 128)
+#define SHUNT_SCRATCH_BEGUN   (SHUNT_SCRATCH_RECALL + 128) /* a word for each thread block */
 #define SHUNT_SCRATCH_DATA    65536
 #define SHUNT_CHUNK_BITS      20
+
+/* A launch of an operation; its first is launch 0. */
+#define SHUNT_LAUNCH_KEY(ticket, launch) ((uint64_t)(ticket) << 7 | ((launch) & 127))
 
 #if SHUNT_KRANKS * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS * 8 > SHUNT_SCRATCH_VERDICT
 #error "the counters overlap the word behind them"

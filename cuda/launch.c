@@ -249,6 +249,7 @@ static enum shunt_status start_ll(struct shunt_device *device, struct shunt_laun
         take_turns(launch, &args.exchange);
         launch->grid = launch->plan->blocks;
         launch->threads = ll_threads(&args.op, args.exchange.direct);
+        launch->units = args.op.lines ? SHUNT_LINE_UNITS(args.op.bytes) : (args.op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
     }
     args.op.turns = launch->turns;
     launch->lingered = shunt_linger_serve(device, launch, &args);

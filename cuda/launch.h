@@ -7,6 +7,13 @@
 
 #define SHUNT_THREADS 512
 
+/* What is known of a launch that has not answered (room.c). */
+struct shunt_room {
+    uint32_t launch;
+    unsigned step;
+    double since;
+};
+
 /* One operation, as the launcher needs it. Filled by coll, owned by it until the operation is done. */
 struct shunt_launch {
     const struct shunt_plan *plan;
@@ -23,9 +30,11 @@ struct shunt_launch {
     bool lingered;                  /* instead of its first launch, a kernel that lingered got it */
     uint32_t turns;                 /* LL: bit q: the parity used with rank q */
     uint32_t grid, threads;         /* thread blocks, and threads of each: the same in all launches */
+    uint64_t units;                 /* LL, LL128: of the operation */
     uint32_t seen;                  /* thread blocks of this launch known to have answered */
     uint64_t skip[SHUNT_GRID / 64]; /* bit b: thread block b has done its part */
     bool aborted;
+    struct shunt_room room;
 };
 
 /* Load every kernel into the GPU's context and find how many thread blocks of any of them are resident at once. */
@@ -46,6 +55,22 @@ enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_l
 
 /* 0 while running, else SHUNT_DONE_OK, _AGAIN or _ABORTED. */
 unsigned shunt_launch_done(struct shunt_device *device, struct shunt_launch *launch);
+
+/*
+ * room.c: the kernel finds no room, since an application's kernels have the whole GPU. Asked now and then, `now` in
+ * seconds; true: for SHUNT_ROOM_MS no thread block has begun, and none of this launch will do anything any more.
+ */
+#define SHUNT_ROOM_BYTES (256 + SHUNT_GRID * 8)
+bool shunt_launch_unbegun(struct shunt_device *device, struct shunt_launch *launch, double now);
+
+/* Has no block that has answered touched user memory? */
+bool shunt_launch_untouched(const struct shunt_launch *launch);
+
+/* The operation will be staged after all: its kernel has left, or not begun. */
+void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch);
+
+/* Is a kernel that was withdrawn still waiting for room? As long as it is, nothing is launched behind it. */
+bool shunt_device_blocked(struct shunt_device *device);
 
 /* End every wait of the running kernel (a peer is proven dead), or allow waits again. */
 void shunt_launch_abort(struct shunt_device *device, bool abort);

@@ -172,6 +172,11 @@ static bool order_taken(struct shunt_device *device, bool quit)
     }
 }
 
+void shunt_linger_forget(void)
+{
+    atomic_store_explicit(&linger.alive, false, memory_order_relaxed);
+}
+
 void shunt_linger_quit(struct shunt_device *device)
 {
     struct shunt_order order = { .kind = SHUNT_ORDER_QUIT };

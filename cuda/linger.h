@@ -38,6 +38,9 @@ void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt
  */
 bool shunt_linger_serve(struct shunt_device *device, struct shunt_launch *launch, const struct shunt_ll_args *args);
 
+/* The last kernel that was launched has not begun, and nobody will wait for it: no order for it. */
+void shunt_linger_forget(void);
+
 /* Make the kernel that lingers, if any, leave, and wait until it does. */
 void shunt_linger_quit(struct shunt_device *device);
 

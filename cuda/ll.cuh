@@ -277,9 +277,12 @@ template <class T, class Op> struct ll_parts {
 template <class T, class Op>
 using ll_result = typename std::conditional<shunt_moves<Op>, ll_parts<T, Op>, ll_sum<T, Op>>::type;
 
-/* This block's part of operation `op` in its launch 0, 1, ...; the first has sent all. Called by all threads. */
+/*
+ * This block's part of operation `op` in its launch 0, 1, ...; the first has sent all. `recalled`: it leaves when it has
+ * waited. Called by all threads.
+ */
 template <class T, class Op>
-static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch)
+static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch, bool recalled)
 {
     const uint64_t units = (op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -301,7 +304,7 @@ static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op
         state = result.receive(a, op, at, mine, wait);
     }
     /* All threads or none: what one thread writes, another's repetition would read as input. */
-    if (__syncthreads_or(state != POLL_OK))
+    if (__syncthreads_or(state != POLL_OK || recalled))
         return state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN;
     patience wait(false);
     for (uint64_t i = first; i < units; i += step) {

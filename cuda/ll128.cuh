@@ -380,7 +380,7 @@ using line_result = typename std::conditional<shunt_moves<Op>, line_parts<T, Op>
  */
 template <class T, class Op>
 static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l, uint64_t first,
-                                  uint32_t launch, line_result<T, Op> &result)
+                                  uint32_t launch, bool recalled, line_result<T, Op> &result)
 {
     const uint64_t ahead = SHUNT_LINE_AHEAD * l.step;
     bool has = first < l.units;
@@ -388,7 +388,7 @@ static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op,
     for (uint64_t i = first; i < first + ahead && i < l.units && launch == 0; i += l.step)
         line_send<T>(a, op, l, i);
     poll state = has ? result.receive(a, op, l, first, true) : POLL_OK;
-    bool missing = __syncthreads_or(state != POLL_OK);
+    bool missing = __syncthreads_or(state != POLL_OK || recalled);
     if (l.together) {
         if (!launch_goes(a.scratch[a.head.me], op.ticket, launch, !missing))
             return state == POLL_ABORTED ? state : POLL_LATE;
@@ -430,13 +430,13 @@ static __device__ poll line_end(const shunt_ll_args &a, const shunt_ll_op &op)
 
 /* As ll_exchange. */
 template <class T, class Op>
-static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch)
+static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch, bool recalled)
 {
     const line_lap l(a, op);
     const uint64_t first = (uint64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const uint64_t ahead = SHUNT_LINE_AHEAD * l.step;
     line_result<T, Op> result = {};
-    poll state = line_begin<T, Op>(a, op, l, first, launch, result);
+    poll state = line_begin<T, Op>(a, op, l, first, launch, recalled, result);
 
     if (state != POLL_OK)
         return state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN;
@@ -458,9 +458,9 @@ static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_
 }
 
 template <class T, class Op> static __device__ uint32_t ll_either(const shunt_ll_args &a, const shunt_ll_op &op,
-                                                                   uint32_t launch)
+                                                                   uint32_t launch, bool recalled)
 {
-    return op.lines ? line_exchange<T, Op>(a, op, launch) : ll_exchange<T, Op>(a, op, launch);
+    return op.lines ? line_exchange<T, Op>(a, op, launch, recalled) : ll_exchange<T, Op>(a, op, launch, recalled);
 }
 
 /* The kernel: the operation that it was launched for, then those that it is ordered to do. */
@@ -471,11 +471,12 @@ template <class T, class Op> static __device__ void ll_run(const shunt_ll_args &
 
     if (block_skipped(a.head))
         return;
-    block_end(a.head, a.op.ticket, ll_either<T, Op>(a, a.op, a.head.launch));
+    const bool recalled = block_begin(a.scratch[a.head.me], a.head);
+    block_end(a.head, a.op.ticket, ll_either<T, Op>(a, a.op, a.head.launch, recalled));
     while (window_ns != 0 && linger_next(a, ++sequence, window_ns, &order)) {
         const shunt_ll_op op = order.op;
         window_ns = order.window_ns;
-        block_end(a.head, op.ticket, ll_either<T, Op>(a, op, 0));
+        block_end(a.head, op.ticket, ll_either<T, Op>(a, op, 0, false));
     }
 }
 

@@ -32,6 +32,7 @@ cuda_sources += \
 	%reldir%/probe.c \
 	%reldir%/probe.h \
 	%reldir%/registry.c \
+	%reldir%/room.c \
 	%reldir%/registry.h \
 	%reldir%/shape.c \
 	%reldir%/stage.c \

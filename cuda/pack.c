@@ -78,14 +78,14 @@ static uint64_t batch_bytes(const struct mover *m, uint64_t at)
 /* A single piece has no event: it is done when the stream is. */
 static enum shunt_status end_piece(const struct mover *m, unsigned i)
 {
-    return m->done[i % 2] ? SHUNT_CUDA(cuEventRecord(m->done[i % 2], m->gpu->stream)) : SHUNT_OK;
+    return m->done[i % 2] ? SHUNT_CUDA(cuEventRecord(m->done[i % 2], m->gpu->copies)) : SHUNT_OK;
 }
 
 static enum shunt_status wait_for_piece(const struct mover *m, unsigned i)
 {
     if (m->done[i % 2])
         return SHUNT_CUDA(cuEventSynchronize(m->done[i % 2]));
-    return SHUNT_CUDA(cuStreamSynchronize(m->gpu->stream));
+    return SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies));
 }
 
 /* Piece number i, which begins at `at`, from the device to pinned memory. */
@@ -101,7 +101,7 @@ static enum shunt_status move_out(struct mover *m, unsigned i, uint64_t at)
         if (within == 0)
             status = launch(m, at, batch_bytes(m, at), m->packer->buffer);
         if (status == SHUNT_OK)
-            status = SHUNT_CUDA(cuMemcpyAsync(piece, m->packer->buffer + within, piece_bytes(m, at), m->gpu->stream));
+            status = SHUNT_CUDA(cuMemcpyAsync(piece, m->packer->buffer + within, piece_bytes(m, at), m->gpu->copies));
     }
     return status == SHUNT_OK ? end_piece(m, i) : status;
 }
@@ -116,7 +116,7 @@ static enum shunt_status move_in(struct mover *m, unsigned i, uint64_t at)
         status = launch(m, at, n, piece);
     } else {
         uint64_t within = at % m->batch;
-        status = SHUNT_CUDA(cuMemcpyAsync(m->packer->buffer + within, piece, n, m->gpu->stream));
+        status = SHUNT_CUDA(cuMemcpyAsync(m->packer->buffer + within, piece, n, m->gpu->copies));
         if (status == SHUNT_OK && within + n == batch_bytes(m, at - within))
             status = launch(m, at - within, within + n, m->packer->buffer);
     }
@@ -213,7 +213,7 @@ static enum shunt_status run_kernels(struct mover *m)
     if (status == SHUNT_OK)
         status = m->out ? run_out(m) : run_in(m);
     if (status != SHUNT_PASS) {
-        enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->stream)); /* before the pieces go */
+        enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies)); /* before the pieces go */
         status = status == SHUNT_OK ? end : status;
     }
     close_mover(m);
@@ -229,13 +229,13 @@ static enum shunt_status copy_block(void *context, int64_t offset, uint64_t pack
     CUdeviceptr host = (CUdeviceptr)m->host + (m->image ? (CUdeviceptr)offset : packed);
 
     m->launches++;
-    return SHUNT_CUDA(cuMemcpyAsync(m->out ? host : device, m->out ? device : host, bytes, m->gpu->stream));
+    return SHUNT_CUDA(cuMemcpyAsync(m->out ? host : device, m->out ? device : host, bytes, m->gpu->copies));
 }
 
 static enum shunt_status run_copies(struct mover *m)
 {
     enum shunt_status status = shunt_pattern_walk(m->pattern, 0, m->bytes, copy_block, m);
-    enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->stream));
+    enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies));
 
     shunt_trace("stage", "%s %llu bytes, copies: %u", m->out ? "packed" : "unpacked", (unsigned long long)m->bytes,
                 m->launches);
@@ -286,7 +286,7 @@ static enum shunt_status move(struct mover *m, int64_t count)
     enum shunt_status status = shunt_gpu_enter(m->gpu, &scope);
     if (status != SHUNT_OK)
         return status;
-    shunt_gpu_after_legacy(m->gpu);
+    shunt_gpu_after_legacy(m->gpu, m->gpu->copies);
     status = run(m, foreign, count);
     shunt_gpu_leave(&scope);
     return status;

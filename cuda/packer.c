@@ -278,7 +278,7 @@ static void *make_table(const struct shunt_pattern *pattern, struct shunt_pack_t
 static enum shunt_status send_table(const struct shunt_packer *packer, struct shunt_pack_table *table, void *memory,
                                     size_t bytes)
 {
-    CUstream stream = packer->gpu->stream;
+    CUstream stream = packer->gpu->copies;
     enum shunt_status status = SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuMemAllocAsync(&table->memory, bytes, stream));
 
     if (status != SHUNT_OK)
@@ -322,7 +322,7 @@ static void free_table(struct shunt_pack_table *table)
 
     pthread_mutex_lock(&packer->lock);
     if (table->context == packer->context && shunt_gpu_enter(packer->gpu, &scope) == SHUNT_OK) {
-        SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuMemFreeAsync(table->memory, packer->gpu->stream));
+        SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuMemFreeAsync(table->memory, packer->gpu->copies));
         shunt_gpu_leave(&scope);
     }
     pthread_mutex_unlock(&packer->lock);
@@ -391,5 +391,5 @@ enum shunt_status shunt_packer_launch(struct shunt_packer *packer, const struct 
     uint64_t blocks = (args.words + SHUNT_PACK_THREADS - 1) / SHUNT_PACK_THREADS, most = 8 * packer->processors;
     void *list[] = { &args };
     return SHUNT_CUDA(cuLaunchKernel(packing ? packer->pack : packer->unpack, (unsigned)(blocks < most ? blocks : most), 1,
-                                     1, SHUNT_PACK_THREADS, 1, 1, 0, packer->gpu->stream, list, NULL));
+                                     1, SHUNT_PACK_THREADS, 1, 1, 0, packer->gpu->copies, list, NULL));
 }

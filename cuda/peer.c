@@ -42,7 +42,7 @@ static enum shunt_status allocate(struct shunt_device *device)
 {
     CUdeviceptr scratch = 0;
     void *pinned = NULL;
-    size_t words = SHUNT_GRID * sizeof(uint64_t), size = words + 128 + SHUNT_LINGER_BYTES;
+    size_t words = SHUNT_GRID * sizeof(uint64_t), size = words + 128 + SHUNT_LINGER_BYTES + SHUNT_ROOM_BYTES;
     enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&scratch, device->layout.total));
 
     if (status != SHUNT_OK)
@@ -55,6 +55,7 @@ static enum shunt_status allocate(struct shunt_device *device)
     device->done = pinned;
     device->abort = (uint32_t *)((char *)pinned + words);
     shunt_linger_open((char *)pinned + words + 128);
+    device->room = (uint64_t *)((char *)pinned + words + 128 + SHUNT_LINGER_BYTES);
     status = SHUNT_CUDA(cuMemsetD8Async(scratch, 0, device->layout.rings, device->gpu->stream));
     if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuStreamSynchronize(device->gpu->stream));
@@ -178,7 +179,7 @@ bool shunt_device_order(struct shunt_device *device, bool *idle)
         return false;
     *idle = shunt_linger_maybe() && shunt_gpu_legacy_idle();
     if (!*idle)
-        shunt_gpu_after_legacy(device->gpu);
+        shunt_gpu_after_legacy(device->gpu, device->gpu->stream);
     shunt_gpu_leave(&scope);
     return true;
 }
@@ -391,11 +392,20 @@ uint32_t shunt_peer_ll_turn(int slot, uint64_t ticket, bool sends, bool receives
     struct shunt_peer *peer = &self.peers[slot];
     uint32_t turn = peer->ll_turn++ & 1;
 
+    peer->ll_before = peer->ll_heard;
     if (sends)
         peer->ll_sent[turn] = ticket;
     if (receives)
         peer->ll_heard = ticket;
     return turn;
+}
+
+void shunt_peer_ll_undo(int slot)
+{
+    struct shunt_peer *peer = &self.peers[slot];
+
+    peer->ll_sent[--peer->ll_turn & 1] = 0; /* free it was, and nobody will read what is there now */
+    peer->ll_heard = peer->ll_before;
 }
 
 bool shunt_peer_ll_free(struct shunt_arena *arena, int slot)

@@ -39,6 +39,7 @@ struct shunt_device {
     char *scratch;         /* device pointer */
     uint64_t *done;        /* pinned: a word per thread block of the one kernel in flight */
     uint32_t *abort;       /* pinned */
+    uint64_t *room;        /* pinned, SHUNT_ROOM_BYTES of room.c */
 };
 
 /*
@@ -100,6 +101,7 @@ bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket);
  * later operation than the one that used the slot last, or if the peer has ended that one: shunt_peer_ll_free asks.
  */
 uint32_t shunt_peer_ll_turn(int slot, uint64_t ticket, bool sends, bool receives);
+void shunt_peer_ll_undo(int slot); /* that operation, the last, did not take place, for either side */
 bool shunt_peer_ll_free(struct shunt_arena *arena, int slot);
 
 /* Say that all our operations up to `ticket` have ended. */

@@ -220,13 +220,14 @@ static __device__ __forceinline__ bool step_waits(const shunt_kstep &step, uint6
 }
 
 /*
- * Wait for a step's signals. `first`: this team has not waited for anything before, and may leave. OK, or why it has to
- * end. Called by all threads; their answers may differ.
+ * Wait for a step's signals. `first`: this team has not waited for anything before, and may leave; `recalled`: it should.
+ * OK, or why it has to end. Called by all threads; their answers may differ.
  */
-static __device__ poll team_wait(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first)
+static __device__ poll team_wait(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first,
+                                 bool recalled)
 {
     poll state = step_wait(a, step, chunk, first);
-    bool missing = __syncthreads_or(state != POLL_OK);
+    bool missing = __syncthreads_or(state != POLL_OK || (first && recalled));
 
     if (first) {
         if (!launch_goes(a.scratch[a.head.me], a.head.ticket, a.head.launch, !missing))
@@ -241,10 +242,11 @@ static __device__ poll team_wait(const shunt_plan_args &a, const shunt_kstep &st
 
 /* One step on one chunk. The answer is team_wait's. */
 template <class T, class Op>
-static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first, span &s)
+static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first,
+                                bool recalled, span &s)
 {
     step_span(a, step, chunk, s);
-    poll state = team_wait(a, step, chunk, first);
+    poll state = team_wait(a, step, chunk, first, recalled);
     if (state != POLL_OK)
         return state;
     if (step.kind == SHUNT_STEP_COPY) {
@@ -278,6 +280,7 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
 
     if (block_skipped(a.head))
         return;
+    const bool recalled = block_begin(a.scratch[a.head.me], a.head);
     for (uint32_t k = 0; k < a.n_steps; k++)
         last_lag = a.steps[k].team == team && a.steps[k].lag > last_lag ? a.steps[k].lag : last_lag;
     for (uint64_t i = 0; i < chunks + last_lag; i++) {
@@ -288,7 +291,7 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
             bool first = !waited && step_waits(a.steps[k], i - lag);
             if (a.head.launch != 0 && !waited && !first)
                 continue; /* done in the launch that left; in place, its input may be the result by now */
-            poll state = step_run<T, Op>(a, a.steps[k], i - lag, first, s);
+            poll state = step_run<T, Op>(a, a.steps[k], i - lag, first, recalled, s);
             if (state != POLL_OK) {
                 block_end(a.head, a.head.ticket, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
                 return;

@@ -84,6 +84,7 @@ struct shunt_peer {
     uint32_t ll_turn;
     bool heard;  /* its pattern has arrived here */
     uint64_t ll_sent[2]; /* ticket of the last operation in which we sent through the slot of this parity */
+    uint64_t ll_before;  /* ll_heard, before the last operation */
     uint64_t ll_heard;   /* of the last in which something came from it: what it had to do before is done */
     bool untidy; /* something is to be closed, or to be opened once there is room */
     char *scratch;

@@ -150,10 +150,10 @@ void shunt_bounce_put(void *host, size_t bytes)
 
 static enum shunt_status copy_and_wait(struct shunt_gpu *gpu, void *to, const void *from, size_t bytes)
 {
-    enum shunt_status status = SHUNT_CUDA(cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, bytes, gpu->stream));
+    enum shunt_status status = SHUNT_CUDA(cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, bytes, gpu->copies));
 
     if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuStreamSynchronize(gpu->stream));
+        status = SHUNT_CUDA(cuStreamSynchronize(gpu->copies));
     return status;
 }
 
@@ -173,9 +173,9 @@ static enum shunt_status pipe_out(struct pipe *pipe, char *host, const char *dev
         if (i < pieces) {
             size_t at = i * pool.chunk, n = bytes - at < pool.chunk ? bytes - at : pool.chunk;
             status = SHUNT_CUDA(cuMemcpyAsync((CUdeviceptr)pipe->piece[i % 2], (CUdeviceptr)(device + at), n,
-                                              pipe->gpu->stream));
+                                              pipe->gpu->copies));
             if (status == SHUNT_OK)
-                status = SHUNT_CUDA(cuEventRecord(pipe->done[i % 2], pipe->gpu->stream));
+                status = SHUNT_CUDA(cuEventRecord(pipe->done[i % 2], pipe->gpu->copies));
         }
         if (i > 0 && status == SHUNT_OK) {
             size_t at = (i - 1) * pool.chunk, n = bytes - at < pool.chunk ? bytes - at : pool.chunk;
@@ -200,12 +200,12 @@ static enum shunt_status pipe_in(struct pipe *pipe, char *device, const char *ho
             break;
         memcpy(pipe->piece[i % 2], host + at, n);
         status = SHUNT_CUDA(
-            cuMemcpyAsync((CUdeviceptr)(device + at), (CUdeviceptr)pipe->piece[i % 2], n, pipe->gpu->stream));
+            cuMemcpyAsync((CUdeviceptr)(device + at), (CUdeviceptr)pipe->piece[i % 2], n, pipe->gpu->copies));
         if (status == SHUNT_OK)
-            status = SHUNT_CUDA(cuEventRecord(pipe->done[i % 2], pipe->gpu->stream));
+            status = SHUNT_CUDA(cuEventRecord(pipe->done[i % 2], pipe->gpu->copies));
     }
     if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuStreamSynchronize(pipe->gpu->stream));
+        status = SHUNT_CUDA(cuStreamSynchronize(pipe->gpu->copies));
     return status;
 }
 
@@ -263,7 +263,7 @@ static enum shunt_status stage(enum direction direction, void *device, void *hos
     if (status != SHUNT_OK)
         return status;
     shunt_pool_ready();
-    shunt_gpu_after_legacy(gpu);
+    shunt_gpu_after_legacy(gpu, gpu->copies);
     status = transfer(direction, gpu, device, host, bytes);
     shunt_gpu_leave(&scope);
     return status;

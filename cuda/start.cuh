@@ -7,6 +7,9 @@
  * kernel spinning here for long. A block that has sent all it has to send decides for itself (LL); else all blocks of a
  * launch decide alike (plan.cuh). Once it has touched user memory nothing is bounded by time; only the host's abort word
  * ends a wait.
+ *
+ * A kernel that finds no room on the GPU for long is called back by the host (room.c). Should it begin all the same, it
+ * leaves as if its peers were late.
  */
 #ifndef SHUNT_CUDA_START_CUH
 #define SHUNT_CUDA_START_CUH
@@ -76,9 +79,24 @@ static __device__ bool launch_goes(char *scratch, uint64_t ticket, uint32_t laun
     __shared__ bool go;
 
     if (threadIdx.x == 0)
-        go = first_says(scratch + SHUNT_SCRATCH_VERDICT, ticket << 7 | (launch & 127), come);
+        go = first_says(scratch + SHUNT_SCRATCH_VERDICT, SHUNT_LAUNCH_KEY(ticket, launch), come);
     __syncthreads();
     return go;
+}
+
+/*
+ * Called by all threads at the start of their block: it has begun. Answers whether this launch has been called back. Nobody
+ * need know that before the block's first wait is over, so it costs no time. Threads may get different answers.
+ *
+ * The word first, then the look: the host writes its word, waits long enough for a store to arrive, and looks at ours.
+ */
+static __device__ __forceinline__ bool block_begin(char *scratch, const shunt_khead &head)
+{
+    const uint64_t key = SHUNT_LAUNCH_KEY(head.ticket, head.launch);
+
+    if (threadIdx.x == 0)
+        gpu_store_host((uint64_t *)(scratch + SHUNT_SCRATCH_BEGUN) + blockIdx.x, key);
+    return gpu_load_user((const uint64_t *)(scratch + SHUNT_SCRATCH_RECALL)) == key;
 }
 
 /* Has this block ended in an earlier launch? */

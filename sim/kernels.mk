@@ -7,6 +7,7 @@ sim_scheduler_sources = \
 	%reldir%/fiber.c \
 	%reldir%/fiber.h \
 	%reldir%/gpu.cuh \
+	%reldir%/hog.c \
 	%reldir%/kernel.c \
 	%reldir%/kernel.h \
 	%reldir%/register.h \

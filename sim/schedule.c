@@ -109,13 +109,15 @@ static void bring_shared(struct sim_launch *l, struct sim_block *block, void *ou
 static void start_blocks(struct sim_launch *l)
 {
     unsigned most = settings.resident && settings.resident < l->blocks ? settings.resident : l->blocks;
-    while (l->nresident < most && l->started < l->blocks)
+    while (!sim_gpu_taken() && l->nresident < most && l->started < l->blocks)
         l->resident[l->nresident++] = sim_block_start(l, l->order[l->started++], settings.mean);
 }
 
 /* Where a launch waits that has not come further for a long time: for whoever asks why the program hangs. */
 static void say_stuck(const struct sim_launch *l)
 {
+    if (!l->nresident)
+        return;
     const struct sim_block *b = l->resident[0];
     fprintf(stderr,
             "shunt-sim: kernel %s has only polled for 10 s; block %u,%u,%u: %u threads poll, %u wait at a barrier%s%s, "
@@ -142,7 +144,7 @@ static void back_off(struct sim_launch *l)
 
 static void run_blocks(struct sim_launch *l, void *outside)
 {
-    for (start_blocks(l); l->nresident; start_blocks(l)) {
+    for (start_blocks(l); l->nresident || l->started < l->blocks; start_blocks(l)) {
         uint64_t before = l->progress;
         for (unsigned i = 0; i < l->nresident; i++) {
             struct sim_block *b = l->resident[i];

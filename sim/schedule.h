@@ -12,6 +12,9 @@ void sim_block_end(struct sim_launch *launch, struct sim_block *block);
 /* Run the block until all its fibers have spun in vain, or have ended. */
 void sim_block_resume(struct sim_launch *launch, struct sim_block *block);
 
+/* Has an application's kernel all of the GPU? (hog.c) */
+bool sim_gpu_taken(void);
+
 /* Say on stderr with which seed to repeat the run. */
 void sim_say_seed(void);
 

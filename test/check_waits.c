@@ -33,7 +33,10 @@
     CALL(cuModuleLoadData, (void **, const void *))                     \
     CALL(cuModuleUnload, (void *))                                      \
     CALL(cuModuleGetFunction, (void **, void *, const char *))          \
-    CALL(cuFuncLoad, (void *))
+    CALL(cuFuncLoad, (void *))                                          \
+    CALL(cudaDeviceGetAttribute, (int *, int, int))                     \
+    CALL(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, \
+                          void **))
 
 SUM_CALLS(CALLS)
 
@@ -243,6 +246,86 @@ static void circles(void)
     CHECK(cudaStreamDestroy(circle.stream));
 }
 
+/* ---- a kernel of the application that has the whole GPU until MPI_Allreduce returns ---- */
+
+#define PROCESSORS 16 /* cudaDevAttrMultiProcessorCount */
+#define FULL       2048 /* threads of a processor */
+
+static const char hog_text[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n"
+    ".visible .entry hog(.param .u64 word)\n{\n"
+    "\t.reg .u64 %a;\n\t.reg .u32 %v;\n\t.reg .pred %p;\n"
+    "\tld.param.u64 %a, [word];\n"
+    "again:\n\tld.volatile.global.u32 %v, [%a];\n\tsetp.eq.u32 %p, %v, 0;\n\t@%p bra again;\n\tret;\n}\n";
+
+struct hog {
+    void *module, *function, *stream;
+    volatile unsigned *word;
+    int processors;
+};
+
+static void hog_make(struct hog *hog)
+{
+    CHECK(cuModuleLoadData(&hog->module, hog_text));
+    CHECK(cuModuleGetFunction(&hog->function, hog->module, "hog"));
+    CHECK(cuFuncLoad(hog->function));
+    CHECK(cudaMallocHost((void **)&hog->word, sizeof *hog->word));
+    CHECK(cudaStreamCreateWithFlags(&hog->stream, NON_BLOCKING));
+    CHECK(cudaDeviceGetAttribute(&hog->processors, PROCESSORS, sum_rank % gpu_count()));
+}
+
+static void hog_begin(struct hog *hog)
+{
+    volatile unsigned *word = hog->word;
+    void *arguments[] = {&word};
+
+    *hog->word = 0;
+    CHECK(cuLaunchKernel(hog->function, (unsigned)hog->processors * FULL / 1024, 1, 1, 1024, 1, 1, 0, hog->stream, arguments,
+                         NULL));
+    usleep(50000);
+}
+
+static void hog_end(struct hog *hog)
+{
+    *hog->word = 1;
+    CHECK(cudaStreamSynchronize(hog->stream));
+}
+
+static void hog_free(struct hog *hog)
+{
+    CHECK(cudaStreamDestroy(hog->stream));
+    CHECK(cudaFreeHost((void *)hog->word));
+    CHECK(cuModuleUnload(hog->module));
+}
+
+/* Rank 0's alone, then those of all. Calls behind the first meet a stream that is blocked; afterwards all is as before. */
+static void hogs(void)
+{
+    static const int counts[] = {SUM_SMALL, SUM_LARGE};
+    struct hog hog;
+
+    hog_make(&hog);
+    for (int i = 0; i < 4; i++) {
+        bool mine = i >= 2 || sum_rank == 0;
+        struct sum sum;
+        sum_make(&sum, 'D', counts[i % 2]);
+        sum_once(&sum);
+        sum_fill(&sum);
+        if (mine)
+            hog_begin(&hog);
+        sum_call(&sum, MPI_COMM_WORLD);
+        sum_check(&sum);
+        sum_call(&sum, MPI_COMM_WORLD);
+        sum_check(&sum);
+        if (mine)
+            hog_end(&hog);
+        for (int k = 0; k < 3; k++)
+            sum_once(&sum);
+        sum_free(&sum);
+    }
+    hog_free(&hog);
+}
+
 static void prepare(void)
 {
     find_calls();
@@ -254,6 +337,7 @@ int main(int argc, char **argv)
     static const struct sum_mode modes[] = {
         {"late-peer", late_peer},
         {"circles", circles},
+        {"hogs", hogs},
         {NULL, NULL},
     };
 

@@ -215,7 +215,8 @@ def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, pre
     ranks = sum(block.ranks for block in blocks)
     gpus = ranks if gpus is None else gpus
     need(family, ranks, gpus if REAL_GPUS else 0)
-    settings = {**({"SHUNT_STATS": "1"} if stats else {}), **(settings or {})}
+    # Simulated kernels begin late on a busy machine
+    settings = {**({"SHUNT_STATS": "1"} if stats else {}), "SHUNT_ROOM_MS": "20000", **(settings or {})}
     if REAL_GPUS:
         settings.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus))))
     line = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []

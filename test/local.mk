@@ -27,7 +27,7 @@ script_tests = \
 	%reldir%/model.sh \
 	%reldir%/settings_doc.sh
 EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/linger.pml \
-	doc/model/tickets.pml doc/model/tree.pml
+	doc/model/recall.pml doc/model/tickets.pml doc/model/tree.pml
 TESTS += $(script_tests)
 
 # Headers of the unit tests, whatever of these is built

@@ -55,6 +55,10 @@ right tree
 for broken in NO_FIRST UNMARKED EARLY OPEN; do
     wrong tree $broken
 done
+right recall
+for broken in NO_KEY NO_PAUSE EAGER ENDED; do
+    wrong recall $broken
+done
 right linger
 for broken in NO_HOST_FENCE NO_KERNEL_FENCE NO_SECOND_LOOK NO_NUMBER; do
     wrong linger $broken

@@ -35,6 +35,16 @@ def test_several_contexts_and_gpus():
     assert result.stats.gpu >= 30, str(result)
 
 
+def test_kernels_that_own_the_gpu(family):
+    """Until the call returns: it is staged after a while, on all ranks, and so is the next; then the GPUs are used again."""
+    for settings in ({"SHUNT_LINGER": "off"}, {"SHUNT_LINGER": "on"}):
+        result = mpirun(family, 2, "check_waits", KERNEL, "hogs", settings={**BOTH, **settings, "SHUNT_ROOM_MS": "200"})
+        result.silent().ran("any")
+        # of six calls for each of four buffers two are made meanwhile
+        assert result.stats.reasons["a kernel of the application leaves no room on a GPU"] >= 8, str(result)
+        assert result.stats.gpu >= 2 * 4 * 3 and result.seconds < 40, str(result)
+
+
 def test_launches_that_block():
     """With CUDA_LAUNCH_BLOCKING=1 a rank sits in the launch while its peer has yet to launch."""
     blocking = {**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}

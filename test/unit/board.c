@@ -243,6 +243,58 @@ static void test_timeout(void **state)
     leave(0);
 }
 
+/* ---- staged after all ---- */
+
+static enum shunt_round_state yield(int rank)
+{
+    return shunt_round_yield(&rounds[rank]);
+}
+
+/* Rule 5a: once all have yielded; not if one has ended the operation, and not before it is decided. */
+static void test_recall(void **state)
+{
+    (void)state;
+    open_all("recall", 3);
+    arrive(0);
+    shunt_round_recall(&rounds[0], SHUNT_REASON_NO_ROOM);
+    assert_false(shunt_round_recalled(&rounds[0]));
+    arrive(1);
+    arrive(2);
+    shunt_round_recall(&rounds[2], SHUNT_REASON_NO_ROOM);
+    assert_true(shunt_round_recalled(&rounds[0]));
+    assert_int_equal(yield(1), SHUNT_ROUND_RUN);
+    assert_int_equal(yield(2), SHUNT_ROUND_RUN);
+    expect(2, SHUNT_ROUND_RUN);
+    assert_int_equal(yield(0), SHUNT_ROUND_STAGE);
+    for (int i = 0; i < 3; i++) {
+        expect_stage(i, SHUNT_REASON_NO_ROOM);
+        leave(i);
+    }
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < 3; i++)
+            arrive(i);
+        if (turn == 0)
+            shunt_round_recall(&rounds[0], SHUNT_REASON_NO_ROOM);
+        leave(2); /* it has ended it */
+        if (turn == 1)
+            shunt_round_recall(&rounds[0], SHUNT_REASON_NO_ROOM);
+        assert_false(shunt_round_recalled(&rounds[0]));
+        assert_int_equal(yield(0), SHUNT_ROUND_RUN);
+        assert_int_equal(yield(1), SHUNT_ROUND_RUN);
+        expect(1, SHUNT_ROUND_RUN);
+        leave(0);
+        leave(1);
+    }
+    for (int i = 0; i < 600; i++) { /* what was yielded before does not count */
+        for (int k = 0; k < 3; k++)
+            arrive(k);
+        shunt_round_recall(&rounds[1], SHUNT_REASON_NO_ROOM);
+        assert_int_equal(yield(i % 3), SHUNT_ROUND_RUN);
+        for (int k = 0; k < 3; k++)
+            leave(k);
+    }
+}
+
 /* ---- neutral ranks ---- */
 
 /* Rules 5 and 8. */
@@ -358,7 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_all_arrive), TEST(test_tickets), TEST(test_host_rank), TEST(test_far_ahead),
         TEST(test_late), TEST(test_veto), TEST(test_veto_by_leaving),
-        TEST(test_veto_during_decision), TEST(test_timeout), TEST(test_neutral), TEST(test_reuse),
+        TEST(test_veto_during_decision), TEST(test_timeout), TEST(test_recall), TEST(test_neutral), TEST(test_reuse),
         TEST(test_many_open), TEST(test_no_posts),
     };
     return cmocka_run_group_tests_name("board", tests, NULL, NULL);

@@ -59,9 +59,10 @@ void shunt_gpu_leave(struct shunt_gpu_scope *scope)
     (void)scope;
 }
 
-void shunt_gpu_after_legacy(struct shunt_gpu *entered)
+void shunt_gpu_after_legacy(struct shunt_gpu *entered, CUstream stream)
 {
     (void)entered;
+    (void)stream;
 }
 
 enum shunt_status shunt_cuda_check(CUresult result, int level, const char *call)

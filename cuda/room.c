@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Kernels that find no room on the GPU: those of the application have all of it, perhaps until MPI returns.
+ *
+ * The host calls such a launch back: a copy writes its key into our scratch, which needs no room. Each thread block first
+ * says that it has begun, and then looks for that key (start.cuh). So when the key is there and a while has passed, in
+ * which what a block had said before must have come, either some block is known to have begun, and goes on, or none has,
+ * and each that begins from now on finds the key, and leaves with user memory untouched. What it has sent to its peers by then
+ * harms nobody: this process takes part in nothing on the GPUs before that kernel has ended.
+ */
+#include "cuda/launch.h"
+
+#include <stdatomic.h>
+
+#include "base/conf.h"
+#include "cuda/linger.h"
+
+/* A store of a kernel needs microseconds to arrive. */
+#define ARRIVAL_SECONDS 0.2
+
+enum step { WAITING, CALLED, ASKED, BEGUN, UNBEGUN };
+
+static _Atomic bool blocked; /* a withdrawn kernel may still be waiting for room */
+
+static uint64_t key_of(const struct shunt_launch *launch)
+{
+    return SHUNT_LAUNCH_KEY(launch->ticket, launch->launches - 1);
+}
+
+static bool any_answer(const struct shunt_device *device, const struct shunt_launch *launch)
+{
+    for (uint32_t b = 0; b < launch->grid; b++) {
+        if (!(launch->skip[b / 64] >> b % 64 & 1) &&
+            __atomic_load_n(&device->done[b], __ATOMIC_RELAXED) >> 2 == launch->ticket)
+            return true;
+    }
+    return false;
+}
+
+/* Copies between scratch and our pinned words, one at a time. False: not yet, or not at all. */
+static bool copy_words(struct shunt_device *device, void *to, const void *from, size_t bytes)
+{
+    struct shunt_gpu_scope scope;
+
+    if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
+        return false;
+    enum shunt_status status =
+        SHUNT_CUDA(cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, bytes, device->gpu->copies));
+    shunt_gpu_leave(&scope);
+    return status == SHUNT_OK;
+}
+
+static bool stream_idle(struct shunt_device *device, CUstream stream)
+{
+    struct shunt_gpu_scope scope;
+
+    if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
+        return false;
+    CUresult result = shunt_driver.cuStreamQuery(stream);
+    shunt_gpu_leave(&scope);
+    return result == CUDA_SUCCESS;
+}
+
+static enum step look_at_words(const struct shunt_device *device, const struct shunt_launch *launch)
+{
+    for (uint32_t b = 0; b < launch->grid; b++) {
+        if (device->room[b] == key_of(launch))
+            return BEGUN;
+    }
+    return UNBEGUN;
+}
+
+/* Does a step write to a receive buffer? */
+static bool step_writes(const struct shunt_plan *plan, const struct shunt_step *step)
+{
+    bool copy = step->kind == SHUNT_STEP_COPY;
+    uint32_t refs = copy ? 2u * step->n_in : (uint32_t)step->n_in + step->n_out;
+
+    for (uint32_t k = 0; k < refs; k++) {
+        bool to = copy ? k % 2 : k >= step->n_in;
+        if (to && plan->refs[step->first_ref + k].space == SHUNT_SPACE_OUT)
+            return true;
+    }
+    return false;
+}
+
+/* Is user memory written only behind a wait, in which a block learns that it is called back? LL and LL128 always do so. */
+static bool waits_before_writing(const struct shunt_plan *plan)
+{
+    bool waited[SHUNT_PLAN_TEAMS] = { false };
+
+    for (uint32_t i = 0; i < plan->n_steps && !(plan->flags & SHUNT_PLAN_LL); i++) {
+        const struct shunt_step *step = &plan->steps[i];
+        waited[step->team] |= (step->wait[0].ranks != 0 && step->wait[0].depth == 0) ||
+                              (step->wait[1].ranks != 0 && step->wait[1].depth == 0);
+        if (step_writes(plan, step) && !waited[step->team])
+            return false;
+    }
+    return true;
+}
+
+bool shunt_launch_unbegun(struct shunt_device *device, struct shunt_launch *launch, double now)
+{
+    struct shunt_room *room = &launch->room;
+    uint64_t *key = device->room + SHUNT_GRID;
+
+    if (shunt_conf->room_ms == 0 || launch->lingered || !waits_before_writing(launch->plan) || any_answer(device, launch))
+        return false;
+    if (room->launch != launch->launches)
+        *room = (struct shunt_room){ .launch = launch->launches, .step = WAITING, .since = now };
+    double waited = now - room->since;
+    if (room->step == WAITING && waited * 1000 > (double)shunt_conf->room_ms) {
+        *key = key_of(launch);
+        if (copy_words(device, device->scratch + SHUNT_SCRATCH_RECALL, key, sizeof *key)) {
+            room->step = CALLED;
+            room->since = now;
+        }
+    } else if (room->step == CALLED && !stream_idle(device, device->gpu->copies)) {
+        room->since = now; /* from when on it is surely there */
+    } else if (room->step == CALLED && waited > ARRIVAL_SECONDS) {
+        if (copy_words(device, device->room, device->scratch + SHUNT_SCRATCH_BEGUN, launch->grid * sizeof(uint64_t)))
+            room->step = ASKED;
+    } else if (room->step == ASKED && stream_idle(device, device->gpu->copies)) {
+        room->step = look_at_words(device, launch);
+    }
+    return room->step == UNBEGUN;
+}
+
+/* Has a block that ended well only done what touches no user memory? It had nothing to do, or was a sender of a plan. */
+static bool block_harmless(const struct shunt_launch *launch, uint32_t block)
+{
+    const struct shunt_plan *plan = launch->plan;
+
+    if (plan->flags & SHUNT_PLAN_LL)
+        return block * (plan->flags & SHUNT_PLAN_LINES ? launch->threads / 32 : launch->threads) >= launch->units;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].team == block % SHUNT_PLAN_TEAMS && step_writes(plan, &plan->steps[i]))
+            return false;
+    }
+    return true;
+}
+
+bool shunt_launch_untouched(const struct shunt_launch *launch)
+{
+    if (launch->aborted)
+        return false;
+    for (uint32_t b = 0; b < launch->grid; b++) {
+        if ((launch->skip[b / 64] >> b % 64 & 1) && !block_harmless(launch, b))
+            return false;
+    }
+    return true;
+}
+
+void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch)
+{
+    const struct shunt_plan *plan = launch->plan;
+
+    for (uint32_t q = 0; q < plan->n && (plan->flags & SHUNT_PLAN_LL); q++) {
+        if (q != plan->me)
+            shunt_peer_ll_undo(launch->slots[q]);
+    }
+    if (launch->room.launch == launch->launches && launch->room.step == UNBEGUN) {
+        atomic_store_explicit(&blocked, true, memory_order_relaxed);
+        shunt_linger_forget();
+    } else {
+        shunt_linger_quit(device);
+    }
+}
+
+bool shunt_device_blocked(struct shunt_device *device)
+{
+    if (!atomic_load_explicit(&blocked, memory_order_relaxed))
+        return false;
+    if (stream_idle(device, device->gpu->stream))
+        atomic_store_explicit(&blocked, false, memory_order_relaxed);
+    return atomic_load_explicit(&blocked, memory_order_relaxed);
+}
