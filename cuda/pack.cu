@@ -22,6 +22,7 @@ template <class N> static __device__ __forceinline__ int64_t place_in_nest(const
     N block = divide(g, nest.length);
     int64_t place = nest.offset + (int64_t)(g - block * (N)nest.length.by) * granule;
 
+#pragma unroll 1
     for (uint32_t i = 0; i < nest.levels; i++) {
         N next = i + 1 < nest.levels ? divide(block, nest.loops[i].count) : 0;
         place += (int64_t)(block - next * (N)nest.loops[i].count.by) * nest.loops[i].stride;
@@ -66,6 +67,7 @@ template <class N> static __device__ __forceinline__ int64_t find_place(const sh
     N g = (N)(word >> a.shift), rest = divide(g, a.list);
     int64_t place = place_in_list<N>(a, g - rest * (N)a.list.by) + (int64_t)(word & ((1u << a.shift) - 1)) * a.width;
 
+#pragma unroll 1
     for (uint32_t i = 0; i < a.outer_levels; i++) {
         N next = divide(rest, a.outer[i].count);
         place += (int64_t)(rest - next * (N)a.outer[i].count.by) * a.outer[i].stride;
@@ -90,47 +92,55 @@ template <class T> static __device__ __forceinline__ void store_word(char *p, T 
         gpu_store((T *)p, v);
 }
 
-/* All loads of a batch are under way before the first store. */
-template <class T, class N, bool packing> static __device__ void move(const shunt_pack_args &a)
+/* Words w, w + threads, ...: all loads are under way before the first store. */
+template <class T, bool packing, int n>
+static __device__ __forceinline__ void move(const shunt_pack_args &a, uint64_t w, uint64_t threads, char *const *lying)
+{
+    T v[n];
+
+#pragma unroll
+    for (int k = 0; k < n; k++)
+        if (w + k * threads < a.words)
+            v[k] = load_word<T>(packing ? lying[k] : a.packed + (w + k * threads) * sizeof(T));
+#pragma unroll
+    for (int k = 0; k < n; k++)
+        if (w + k * threads < a.words)
+            store_word<T>(packing ? a.packed + (w + k * threads) * sizeof(T) : lying[k], v[k]);
+}
+
+/* N: the type of positions; n: words of a thread that are under way at a time. */
+template <class N, bool packing, int n> static __device__ __forceinline__ void move_all(const shunt_pack_args &a)
 {
     const uint64_t threads = (uint64_t)gridDim.x * SHUNT_PACK_THREADS;
 
-    for (uint64_t w = (uint64_t)blockIdx.x * SHUNT_PACK_THREADS + threadIdx.x; w < a.words; w += SHUNT_PACK_BATCH * threads) {
-        T v[SHUNT_PACK_BATCH];
-        char *to[SHUNT_PACK_BATCH];
+    for (uint64_t w = (uint64_t)blockIdx.x * SHUNT_PACK_THREADS + threadIdx.x; w < a.words; w += n * threads) {
+        char *lying[n];
 #pragma unroll
-        for (uint32_t k = 0; k < SHUNT_PACK_BATCH; k++) {
-            uint64_t word = w + k * threads;
-            if (word >= a.words)
-                break;
-            char *lying = a.base + find_place<N>(a, a.first + word), *packed = a.packed + word * sizeof(T);
-            v[k] = load_word<T>(packing ? lying : packed);
-            to[k] = packing ? packed : lying;
-        }
-#pragma unroll
-        for (uint32_t k = 0; k < SHUNT_PACK_BATCH; k++)
+        for (int k = 0; k < n; k++)
             if (w + k * threads < a.words)
-                store_word<T>(to[k], v[k]);
+                lying[k] = a.base + find_place<N>(a, a.first + w + k * threads);
+        switch (a.width) {
+        case 16: move<gpu_vec, packing, n>(a, w, threads, lying); break;
+        case 8: move<uint64_t, packing, n>(a, w, threads, lying); break;
+        case 4: move<uint32_t, packing, n>(a, w, threads, lying); break;
+        case 2: move<uint16_t, packing, n>(a, w, threads, lying); break;
+        default: move<uint8_t, packing, n>(a, w, threads, lying); break;
+        }
     }
 }
 
-template <class T, bool packing> static __device__ void move_words(const shunt_pack_args &a)
+/* Elements so large are rare, and their divisions long: apart, so that they do not cost the others registers. */
+template <bool packing> static __device__ __attribute__((noinline)) void move_wide(const shunt_pack_args &a)
+{
+    move_all<uint64_t, packing, 1>(a);
+}
+
+template <bool packing> static __device__ __forceinline__ void run(const shunt_pack_args &a)
 {
     if (a.wide)
-        move<T, uint64_t, packing>(a);
+        move_wide<packing>(a);
     else
-        move<T, uint32_t, packing>(a);
-}
-
-template <bool packing> static __device__ void run(const shunt_pack_args &a)
-{
-    switch (a.width) {
-    case 16: move_words<gpu_vec, packing>(a); break;
-    case 8: move_words<uint64_t, packing>(a); break;
-    case 4: move_words<uint32_t, packing>(a); break;
-    case 2: move_words<uint16_t, packing>(a); break;
-    default: move_words<uint8_t, packing>(a); break;
-    }
+        move_all<uint32_t, packing, SHUNT_PACK_BATCH>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(SHUNT_PACK_THREADS) shunt_pack(GPU_ARGS(shunt_pack_args) a)

@@ -15,6 +15,8 @@ _Static_assert(SHUNT_PACK_LOOPS == SHUNT_LOOPS, "kernels and patterns have the s
 extern const unsigned char shunt_pack_fatbin[];
 extern const unsigned long shunt_pack_fatbin_size;
 
+enum { MAX_PIECES = 64 };
+
 static struct shunt_packer packers[SHUNT_GPUS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -117,6 +119,8 @@ void shunt_packer_close(struct shunt_gpu *gpu)
 size_t shunt_packer_buffer(struct shunt_packer *packer, size_t chunk, uint64_t bytes)
 {
     size_t most = shunt_conf->stage_size > chunk ? shunt_conf->stage_size : chunk;
+    if (most > MAX_PIECES * chunk) /* as many as there are pinned ones at most */
+        most = MAX_PIECES * chunk;
     size_t wanted = bytes < most ? (size_t)bytes : most;
 
     if (packer->buffer_bytes < wanted || !packer->buffer) {
