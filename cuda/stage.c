@@ -297,7 +297,8 @@ void shunt_stage_forget(void)
 void shunt_stage_close(void)
 {
     pthread_mutex_lock(&pool.lock);
-    if (pool.pinned != NULL)
+    /* What is still out the host MPI uses, in operations that the program has not completed. */
+    if (pool.pinned != NULL && pool.taken == 0)
         shunt_driver.cuMemFreeHost(pool.pinned);
     pool.pinned = NULL;
     pool.pieces = 0;

@@ -150,12 +150,16 @@ static void release_request(struct shunt_request *request)
         free(access);
 }
 
-static const struct shunt_request_kind kind = { .done = end_request, .release = release_request };
+static const struct shunt_request_kind kind = { .done = end_request, .lent = true, .release = release_request };
 
+/* The images stay: the host may use them up to its own end. */
 void shunt_accesses_clear(void)
 {
-    while (first)
-        end_accesses(NULL, first, false);
+    pthread_mutex_lock(&lock);
+    first = NULL;
+    last = &first;
+    __atomic_store_n(&shunt_accesses_staged, 0, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&lock);
 }
 
 void shunt_accesses_abandon(void)

@@ -3,7 +3,7 @@
 #ifndef SHUNT_MPI_ACCESS_H
 #define SHUNT_MPI_ACCESS_H
 
-/* At the end of MPI: drop what has not ended. In the child after fork: forget it, touch nothing. */
+/* At the end of MPI: forget what has not ended. In the child after fork: forget it, touch nothing. */
 void shunt_accesses_clear(void);
 void shunt_accesses_abandon(void);
 

@@ -65,6 +65,7 @@ static void release_operation(struct shunt_request *request)
 static const struct shunt_request_kind kind = {
     .done = end_operation,
     .start = start_operation,
+    .lent = true,
     .release = release_operation,
 };
 

@@ -78,6 +78,7 @@ const struct shunt_request_kind shunt_partitions_kind = {
     .done = end_partitions,
     .start = start_partitions,
     .piece = handle_partition,
+    .lent = true,
     .release = release_partitions,
 };
 

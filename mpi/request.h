@@ -25,6 +25,8 @@ struct shunt_request_kind {
     int (*start)(struct shunt_request *request);
     /* Partitioned ones: this partition is about to be ready, or has arrived. Several threads at once. NULL: nothing. */
     int (*piece)(struct shunt_request *request, int partition);
+    /* The host uses what the record holds as long as it is pending: then it may not be freed, even when MPI ends. */
+    bool lent;
     /* Nobody refers to the record any more: free it. */
     void (*release)(struct shunt_request *request);
 };

@@ -39,6 +39,20 @@ def test_little_pinned_memory(family):
     check(family, 2, "check_starts", "D:D", settings={"SHUNT_STAGE_SIZE": "0"})
 
 
+@pytest.mark.sanitize
+def test_threads(family):
+    """Four threads with requests of their own, on device memory of different kinds."""
+    check(family, 2, "check_concurrent", 20, limit=100)
+
+
+@pytest.mark.parametrize("mode", ["freed", "open", "sent"])
+def test_under_way_at_the_end(family, mode):
+    """MPI_Finalize waits for what the program has freed, and leaves memory of what it has not completed to the host."""
+    result = mpirun(family, 2, "check_leftovers", mode, "D", limit=30)
+    result.checked()
+    assert result.seconds < 8, str(result)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_one_sided(family, ranks):
     """Every operation, ended by every kind of synchronisation, or by its request."""
