@@ -283,7 +283,10 @@ int shunt_hook_access_after(const struct shunt_call *call, void *kept, int rc)
     struct access *access = kept;
     int saved = errno;
 
-    if (rc != MPI_SUCCESS) {
+    if (!access) {
+        if (rc == MPI_SUCCESS && has_request(call->id) && !shunt_life_forked())
+            shunt_request_renew(*call->requests);
+    } else if (rc != MPI_SUCCESS) {
         release_images(access);
         free(access);
     } else {

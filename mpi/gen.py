@@ -50,7 +50,7 @@ def expand(name, forms, args, kinds):
 
 
 # What other forms than the blocking one are of
-OTHER_FORMS = {"take": "icoll", "stage": "icoll", "move": "issue", "depth": "issue"}
+OTHER_FORMS = {"take": "icoll", "stage": "icoll", "coll": "icoll", "move": "issue", "depth": "issue"}
 STAGED = {"take", "stage", "move", "icoll", "issue", "access"}
 
 

@@ -63,6 +63,15 @@ static int end_request(struct shunt_request *request, int error, const MPI_Statu
     return atomic_exchange(&request->pending, false) ? request->kind->done(request, error, status) : MPI_SUCCESS;
 }
 
+/*
+ * Another thread may be between the host's end of the request that had this handle before and its own hook: its record must
+ * not be taken for that of the new request. It has a reference.
+ */
+void shunt_request_renew(MPI_Request handle)
+{
+    drop_tracked(take_out(handle, NULL));
+}
+
 int shunt_request_settle(struct shunt_request *request)
 {
     MPI_Status status = { .MPI_ERROR = MPI_SUCCESS };
@@ -71,6 +80,7 @@ int shunt_request_settle(struct shunt_request *request)
     if (shunt_host.Request_get_status(request->handle, &flag, &status) != MPI_SUCCESS || !flag ||
         status.MPI_ERROR != MPI_SUCCESS)
         return shunt_request_track(request);
+    shunt_request_renew(request->handle);
     int rc = request->kind->done(request, MPI_SUCCESS, &status);
     request->kind->release(request);
     return rc;
@@ -96,11 +106,6 @@ int shunt_request_track(struct shunt_request *request)
 void shunt_request_forget(struct shunt_request *request)
 {
     drop_tracked(take_out(request->handle, request));
-}
-
-void shunt_request_renew(MPI_Request handle)
-{
-    drop_tracked(take_out(handle, NULL));
 }
 
 /* ---- orphans ---- */

@@ -54,7 +54,7 @@ int shunt_request_settle(struct shunt_request *request);
 /* Forget a record if it is the one under its handle: what it is for has been done in another way. */
 void shunt_request_forget(struct shunt_request *request);
 
-/* The host has given out this handle, and nothing depends on it. */
+/* The host has given out this handle, and nothing depends on it. To be called for every new request. */
 void shunt_request_renew(MPI_Request handle);
 
 /*

@@ -92,7 +92,10 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_icoll(call, rc, kept)  AFTER_issue(call, rc, kept)
 #define BEFORE_access(call, rc, kept) shunt_hook_access_before(call, rc, kept)
 #define AFTER_access(call, rc, kept)                                                               \
-    ((kept) ? (void)((rc) = shunt_hook_access_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+    ((kept) || __atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0                      \
+         ? (void)((rc) = shunt_hook_access_after(call, kept, rc))                                  \
+         : (void)0,                                                                                \
+     LOOK_AFTER_ORPHANS)
 #define BEFORE_sync(call, rc, kept)  ((void)(call), (void)(kept), false)
 #define AFTER_sync(call, rc, kept)                                                                 \
     ((void)(kept),                                                                                 \
