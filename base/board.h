@@ -97,7 +97,11 @@ void shunt_board_close(struct shunt_board *board);
 /* Rule 1: a rank on host memory passes its next operation. 1-2 ns, never waits. board may be NULL. */
 void shunt_board_pass(struct shunt_board *board);
 
-enum { SHUNT_POST_NEUTRAL = 1, SHUNT_POST_IN_PLACE = 2 };
+enum {
+    SHUNT_POST_NEUTRAL = 1,
+    SHUNT_POST_IN_PLACE = 2,
+    SHUNT_POST_READY = 4, /* both buffers are ready now, not only once this rank's stream has come so far */
+};
 
 /* Where a buffer is, as a peer can use it. reg = 0: not exported, to be reached only through scratch. */
 struct shunt_place {

@@ -28,7 +28,7 @@
 struct shunt_arena;
 
 enum {
-    SHUNT_STATS_COLLS = 10,  /* collectives of which every path is counted: the first of enum shunt_coll */
+    SHUNT_STATS_COLLS = 11,  /* collectives of which every path is counted: the first of enum shunt_coll */
     SHUNT_STATS_STAGED = 32, /* calls behind them, of which the staged ones are counted */
 };
 
@@ -38,7 +38,7 @@ enum shunt_path {
     SHUNT_PATH_STAGED, /* device memory through host memory and the host MPI; counted with its reason */
     SHUNT_PATH_LOCAL,  /* one rank: a device copy */
     SHUNT_PATH_GPU,    /* the algorithms of algos.def follow: SHUNT_PATH_GPU + algorithm */
-    SHUNT_NPATHS = SHUNT_PATH_GPU + 8
+    SHUNT_NPATHS = SHUNT_PATH_GPU + 6
 };
 
 /* The words to print for collectives and algorithms, by number; the arrays are not copied. Others print as numbers. */

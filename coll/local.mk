@@ -6,6 +6,7 @@ coll_sources += \
 	%reldir%/algo.h \
 	%reldir%/algos.def \
 	%reldir%/allreduce_twoshot.c \
+	%reldir%/copy.c \
 	%reldir%/oneshot.c \
 	%reldir%/plan.c \
 	%reldir%/plan.h \

@@ -3,31 +3,37 @@
  * Every collective in one hop: each rank sends all that others need of its data straight to them.
  *
  * Allreduce, Scan and Exscan send more than they must, n - 1 times the bytes, and Reduce brings all vectors to one rank:
- * for those it is the way of small messages. The others cannot send less. In place is safe everywhere (plan.c).
+ * for those it is the way of small messages. The others cannot send less. In place is safe everywhere (plan.c). What only
+ * moves can also be written for the copy engines (copy.c).
  */
+#include <string.h>
+
 #include "coll/plan.h"
 
-/* An exchange of vectors, or of blocks, that `describe` describes. */
+/* An exchange that `describe` describes, of vectors or of blocks, whose steps `write` writes. */
 typedef void (*describer)(const struct shunt_shape *shape, uint32_t me, struct shunt_hop *hop);
+typedef void (*step_writer)(struct shunt_plan *plan, const struct shunt_hop *hop);
 
-static void write_vectors(const struct shunt_shape *shape, uint32_t me, describer describe, struct shunt_plan *plan)
+static void write_vectors(const struct shunt_shape *shape, uint32_t me, describer describe, step_writer write,
+                          struct shunt_plan *plan)
 {
     struct shunt_hop hop;
 
     shunt_hop_begin(&hop);
     describe(shape, me, &hop);
     shunt_plan_begin(plan, shape, me, 1);
-    shunt_plan_exchange(plan, &hop);
+    write(plan, &hop);
 }
 
-static void write_blocks(const struct shunt_shape *shape, uint32_t me, describer describe, struct shunt_plan *plan)
+static void write_blocks(const struct shunt_shape *shape, uint32_t me, describer describe, step_writer write,
+                         struct shunt_plan *plan)
 {
     struct shunt_hop hop;
 
     shunt_hop_begin(&hop);
     describe(shape, me, &hop);
     shunt_plan_begin_blocks(plan, shape, me);
-    shunt_plan_exchange(plan, &hop);
+    write(plan, &hop);
 }
 
 /* The whole vector (slice 0) of the ranks `first` to `last` comes here, is combined, and lands in slice 0. */
@@ -76,12 +82,14 @@ static void describe_bcast(const struct shunt_shape *shape, uint32_t me, struct 
 {
     if (me == shape->root) {
         send_vector(hop, 0, shape->n - 1);
+        memset(hop->to, 0, shape->n);
         hop->send[me] = SHUNT_PLAN_NONE;
     } else {
         hop->recv[shape->root] = hop->from[shape->root] = 0;
     }
 }
 
+/* Reduce_scatter too, of equal counts. */
 static void describe_reduce_scatter_block(const struct shunt_shape *shape, uint32_t me, struct shunt_hop *hop)
 {
     for (uint32_t q = 0; q < shape->n; q++) {
@@ -95,6 +103,7 @@ static void describe_reduce_scatter_block(const struct shunt_shape *shape, uint3
 static void describe_gather(const struct shunt_shape *shape, uint32_t me, struct shunt_hop *hop)
 {
     hop->send[shape->root] = 0;
+    hop->to[shape->root] = (uint8_t)me;
     for (uint32_t q = 0; q < shape->n && me == shape->root; q++) {
         hop->from[q] = 0;
         hop->recv[q] = (uint8_t)q;
@@ -103,18 +112,20 @@ static void describe_gather(const struct shunt_shape *shape, uint32_t me, struct
 
 static void describe_scatter(const struct shunt_shape *shape, uint32_t me, struct shunt_hop *hop)
 {
-    for (uint32_t q = 0; q < shape->n && me == shape->root; q++)
+    for (uint32_t q = 0; q < shape->n && me == shape->root; q++) {
         hop->send[q] = (uint8_t)q;
+        hop->to[q] = 0;
+    }
     hop->recv[shape->root] = 0;
     hop->from[shape->root] = (uint8_t)me;
 }
 
 static void describe_allgather(const struct shunt_shape *shape, uint32_t me, struct shunt_hop *hop)
 {
-    (void)me;
     for (uint32_t q = 0; q < shape->n; q++) {
         hop->send[q] = hop->from[q] = 0;
         hop->recv[q] = (uint8_t)q;
+        hop->to[q] = (uint8_t)me;
     }
 }
 
@@ -122,22 +133,30 @@ static void describe_alltoall(const struct shunt_shape *shape, uint32_t me, stru
 {
     for (uint32_t q = 0; q < shape->n; q++) {
         hop->send[q] = hop->recv[q] = (uint8_t)q;
-        hop->from[q] = (uint8_t)me;
+        hop->from[q] = hop->to[q] = (uint8_t)me;
     }
 }
 
-#define ONESHOT(coll, of)                                                                          \
-    void shunt_plan_##coll##_oneshot(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan) \
+#define describe_reduce_scatter describe_reduce_scatter_block
+
+#define WRITER(coll, name, of, steps)                                                              \
+    void shunt_plan_##coll##_##name(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan) \
     {                                                                                              \
-        write_##of(shape, me, describe_##coll, plan);                                              \
+        write_##of(shape, me, describe_##coll, steps, plan);                                       \
     }
-ONESHOT(allreduce, vectors)
-ONESHOT(reduce, vectors)
-ONESHOT(scan, vectors)
-ONESHOT(exscan, vectors)
-ONESHOT(bcast, vectors)
-ONESHOT(reduce_scatter_block, blocks)
-ONESHOT(gather, blocks)
-ONESHOT(scatter, blocks)
-ONESHOT(allgather, blocks)
-ONESHOT(alltoall, blocks)
+WRITER(allreduce, oneshot, vectors, shunt_plan_exchange)
+WRITER(reduce, oneshot, vectors, shunt_plan_exchange)
+WRITER(scan, oneshot, vectors, shunt_plan_exchange)
+WRITER(exscan, oneshot, vectors, shunt_plan_exchange)
+WRITER(bcast, oneshot, vectors, shunt_plan_exchange)
+WRITER(reduce_scatter_block, oneshot, blocks, shunt_plan_exchange)
+WRITER(reduce_scatter, oneshot, blocks, shunt_plan_exchange)
+WRITER(gather, oneshot, blocks, shunt_plan_exchange)
+WRITER(scatter, oneshot, blocks, shunt_plan_exchange)
+WRITER(allgather, oneshot, blocks, shunt_plan_exchange)
+WRITER(alltoall, oneshot, blocks, shunt_plan_exchange)
+WRITER(bcast, copy, vectors, shunt_plan_copies)
+WRITER(gather, copy, blocks, shunt_plan_copies)
+WRITER(scatter, copy, blocks, shunt_plan_copies)
+WRITER(allgather, copy, blocks, shunt_plan_copies)
+WRITER(alltoall, copy, blocks, shunt_plan_copies)

@@ -17,6 +17,7 @@ struct shunt_hop {
     uint8_t send[SHUNT_PLAN_RANKS]; /* [q]: the slice of the send buffer that goes to rank q; [me]: that stays here */
     uint8_t recv[SHUNT_PLAN_RANKS]; /* [q]: the slice of the receive buffer where rank q's goes; combining: any */
     uint8_t from[SHUNT_PLAN_RANKS]; /* [q]: the slice of rank q's send buffer that comes */
+    uint8_t to[SHUNT_PLAN_RANKS];   /* [q]: moving: the slice of rank q's receive buffer where mine goes */
     uint8_t out;                    /* combining: the slice of the result; else NONE */
 };
 
@@ -25,6 +26,9 @@ void shunt_hop_begin(struct shunt_hop *hop);
 
 /* The steps of an exchange, after a begin. */
 void shunt_plan_exchange(struct shunt_plan *plan, const struct shunt_hop *hop);
+
+/* The same by copy engines, straight to where it goes (coll/copy.c). */
+void shunt_plan_copies(struct shunt_plan *plan, const struct shunt_hop *hop);
 
 /* A new step; its references are added after it. */
 struct shunt_step *shunt_plan_step(struct shunt_plan *plan, enum shunt_step_kind kind, uint32_t team, uint32_t lag);

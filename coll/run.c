@@ -18,6 +18,7 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "coll/select.h"
+#include "cuda/copies.h"
 #include "cuda/linger.h"
 
 /* How long to wait between two pokes of the host MPI's progress, and between two looks at the peers' health. */
@@ -161,6 +162,15 @@ static void settle(struct shunt_arena *arena, struct shunt_device *device, struc
     }
 }
 
+/* Of an operation whose part of this rank is done: are those of the others that write here, if they are not in it? */
+static bool all_arrived(struct shunt_arena *arena, const struct op *op)
+{
+    if (!(op->plan.flags & SHUNT_PLAN_ENGINES))
+        return true;
+    shunt_peer_done(arena, op->launch.ticket);
+    return shunt_copies_arrived(arena, &op->launch);
+}
+
 static void look_at_running(struct shunt_arena *arena, struct shunt_device *device, struct op *op)
 {
     if (op->yielded) {
@@ -172,7 +182,7 @@ static void look_at_running(struct shunt_arena *arena, struct shunt_device *devi
         op->yielded = shunt_round_recalled(&op->round) && shunt_launch_untouched(&op->launch);
         if (!op->yielded)
             launch(arena, device, op);
-    } else if (code != 0) {
+    } else if (code != 0 && (code != SHUNT_DONE_OK || all_arrived(arena, op))) {
         finish(arena, op, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
     }
 }
@@ -336,11 +346,12 @@ static enum shunt_reason prove_links(struct waiter *w, const int *slots)
     }
 }
 
-static void fill_post(struct shunt_arena *arena, const struct shunt_device *device, const struct shunt_task *task,
-                      struct shunt_post *post)
+static void fill_post(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
+                      const struct shunt_task *task, struct shunt_post *post)
 {
     uint64_t bytes = task->count * shunt_type_size(task->type);
-    bool large = shunt_select_zero_copy(task->coll, bytes);
+    int me = shunt_board_rank(board);
+    bool large = shunt_select_zero_copy(task->coll, bytes) && shunt_coll_receives(task->coll, me, task->root);
 
     *post = (struct shunt_post){
         .coll = task->coll,
@@ -352,6 +363,7 @@ static void fill_post(struct shunt_arena *arena, const struct shunt_device *devi
         .max_blocks = device->max_blocks,
         .gpu = (uint16_t)device->channel,
     };
+    bytes *= shunt_coll_blocks(task->coll, shunt_board_size(board), me, task->root);
     shunt_place_of(arena, task->recv, bytes, &task->recv_mem, large, &post->recv);
     post->send = (struct shunt_place){ .align = (uint32_t)((uintptr_t)task->send % 256), .id = task->send_mem.id };
 }
@@ -425,7 +437,8 @@ static void look_at_health(struct waiter *w, struct shunt_device *device, struct
         if (status != SHUNT_OK) {
             shunt_peer_fail(w->arena, op->launch.ticket);
             finish(w->arena, op, SHUNT_DONE_ABORTED, status);
-        } else if (!op->yielded && !shunt_conf->reproducible && shunt_launch_unbegun(device, &op->launch, now)) {
+        } else if (!op->yielded && !shunt_conf->reproducible && !(op->plan.flags & SHUNT_PLAN_ENGINES) &&
+                   shunt_launch_unbegun(device, &op->launch, now)) {
             shunt_round_recall(&op->round, SHUNT_REASON_NO_ROOM);
             op->yielded = shunt_round_recalled(&op->round);
         }
@@ -462,8 +475,21 @@ static enum shunt_status wait_for_end(struct waiter *w, struct shunt_device *dev
     return op->status;
 }
 
+/*
+ * Who copies writes as soon as the operation is decided: so what the application has begun must have ended before. It may
+ * take long, as it would for a kernel of ours.
+ */
+static bool become_ready(struct waiter *w, struct shunt_device *device, enum shunt_legacy legacy)
+{
+    if (legacy == SHUNT_LEGACY_UNKNOWN || !shunt_copies_possible(device))
+        return false;
+    while (legacy == SHUNT_LEGACY_AWAITED && !shunt_device_passed(device))
+        wait_a_little(w);
+    return true;
+}
+
 static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *device, const struct shunt_task *task,
-                                         const int *slots, bool legacy_idle, struct shunt_outcome *outcome)
+                                         const int *slots, enum shunt_legacy legacy, struct shunt_outcome *outcome)
 {
     struct shunt_select select = { .arena = w->arena, .slots = slots, .layout = &device->layout };
     struct shunt_post post;
@@ -477,10 +503,12 @@ static enum shunt_status arrive_and_wait(struct waiter *w, struct shunt_device *
         .in = task->send,
         .out = task->recv,
         .managed = task->send_mem.kind == SHUNT_MEM_MANAGED || task->recv_mem.kind == SHUNT_MEM_MANAGED,
-        .legacy_idle = legacy_idle,
+        .legacy_idle = legacy == SHUNT_LEGACY_IDLE,
         .slots = slots,
     };
-    fill_post(w->arena, device, task, &post);
+    fill_post(w->arena, w->board, device, task, &post);
+    if (shunt_select_copies(task->coll, task->count * shunt_type_size(task->type)) && become_ready(w, device, legacy))
+        post.flags |= SHUNT_POST_READY;
     /* Under the lock: once arrived it may have a ticket, and nobody may launch a later one without seeing it. */
     pthread_mutex_lock(&process.lock);
     enum shunt_status status =
@@ -521,7 +549,7 @@ static enum shunt_status stage_together(struct waiter *w, const struct shunt_tas
 
 /* Everything before arriving; NONE or why this rank cannot take part. */
 static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task, int *slots,
-                                 struct shunt_device **device, bool *legacy_idle)
+                                 struct shunt_device **device, enum shunt_legacy *legacy)
 {
     int n = shunt_board_size(w->board);
     uint64_t bytes = task->count * shunt_type_size(task->type);
@@ -550,7 +578,7 @@ static enum shunt_reason prepare(struct waiter *w, const struct shunt_task *task
     reason = open_peers(w, slots, &proven);
     if (reason == SHUNT_REASON_NONE && !proven)
         reason = prove_links(w, slots);
-    if (reason == SHUNT_REASON_NONE && !shunt_device_order(*device, legacy_idle))
+    if (reason == SHUNT_REASON_NONE && !shunt_device_order(*device, shunt_select_copies(task->coll, bytes), legacy))
         reason = SHUNT_REASON_CONTEXT;
     return reason;
 }
@@ -560,7 +588,7 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
 {
     struct waiter w = { .arena = arena, .board = board, .progress = progress };
     struct shunt_device *device = NULL;
-    bool legacy_idle = false;
+    enum shunt_legacy legacy = SHUNT_LEGACY_UNKNOWN;
     int slots[SHUNT_BOARD_RANKS];
 
     *outcome = (struct shunt_outcome){ .reason = SHUNT_REASON_NONE };
@@ -571,12 +599,12 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
     if (shunt_board_size(board) > SHUNT_BOARD_RANKS && !task->neutral)
         return stage_together(&w, task, outcome);
     shunt_linger_call();
-    outcome->reason = prepare(&w, task, slots, &device, &legacy_idle);
+    outcome->reason = prepare(&w, task, slots, &device, &legacy);
     if (outcome->reason != SHUNT_REASON_NONE) {
         shunt_board_pass(board);
         return SHUNT_PASS;
     }
-    enum shunt_status status = arrive_and_wait(&w, device, task, slots, legacy_idle, outcome);
+    enum shunt_status status = arrive_and_wait(&w, device, task, slots, legacy, outcome);
     shunt_linger_return();
     return status;
 }

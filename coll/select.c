@@ -185,7 +185,7 @@ static struct tuning tune(unsigned coll, int n)
 static bool is_mutual(unsigned coll)
 {
     return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
-           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK;
+           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
 }
 
 static uint32_t least(uint64_t a, uint64_t b)
@@ -271,23 +271,40 @@ static void ring_shape(uint64_t slice, const struct shunt_layout *layout, uint32
     verdict->chunk = least(wanted, room > 256 ? room - 256 : 16) / 16 * 16;
 }
 
-/* The way of small messages. */
-static int first_algo(unsigned coll)
+/* SHUNT_ALGO_STAGED: there is none of this name. */
+static int find_algo(unsigned coll, unsigned name)
 {
     for (int i = 0; i < SHUNT_NALGOS; i++) {
-        if (shunt_algos[i].coll == coll)
+        if (shunt_algos[i].coll == coll && shunt_algos[i].number == name)
             return i;
     }
     return SHUNT_ALGO_STAGED;
+}
+
+/* From so many bytes on copy engines, which move 391 GB/s both ways where kernels move 340, are worth their start. */
+#define COPY_FROM (8 << 20)
+
+static bool wants_copies(unsigned coll, uint64_t bytes, int wanted)
+{
+    int copy = find_algo(coll, SHUNT_NAME_copy);
+
+    return copy != SHUNT_ALGO_STAGED && (wanted == copy || (wanted == SHUNT_ALGO_AUTO && bytes >= COPY_FROM));
 }
 
 void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                         struct shunt_verdict *verdict)
 {
     struct shunt_demand d = *demand;
-    const int oneshot = first_algo(d.coll);
+    const int oneshot = find_algo(d.coll, SHUNT_NAME_oneshot), copy = find_algo(d.coll, SHUNT_NAME_copy);
     bool any = d.wanted == SHUNT_ALGO_AUTO;
 
+    if (wants_copies(d.coll, d.bytes, d.wanted) && (d.can & SHUNT_PLAN_ZERO_COPY)) {
+        *verdict = (struct shunt_verdict){ .ticket = verdict->ticket, .algo = (uint32_t)copy, .blocks = 1, .chunk = 16,
+                                           .flags = SHUNT_PLAN_ENGINES | SHUNT_PLAN_ZERO_COPY };
+        return;
+    }
+    if (copy != SHUNT_ALGO_STAGED && d.wanted == copy)
+        d.wanted = oneshot;
     if (d.max_blocks > SHUNT_GRID)
         d.max_blocks = SHUNT_GRID;
     verdict->algo = (uint32_t)(any ? oneshot : d.wanted);
@@ -303,9 +320,14 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     ring_shape(twoshot ? d.bytes / (uint64_t)d.n : d.bytes, layout, d.max_blocks, verdict);
 }
 
+bool shunt_select_copies(unsigned coll, uint64_t bytes)
+{
+    return wants_copies(coll, bytes, shunt_select_wanted(coll, bytes));
+}
+
 bool shunt_select_zero_copy(unsigned coll, uint64_t bytes)
 {
-    return coll == SHUNT_COLL_ALLREDUCE && bytes >= 512 << 10;
+    return (coll == SHUNT_COLL_ALLREDUCE && bytes >= 512 << 10) || shunt_select_copies(coll, bytes);
 }
 
 /* ---- the decision ---- */
@@ -334,12 +356,12 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
     return NULL;
 }
 
-/* Has everybody opened everybody's receive buffer? */
+/* Has everybody opened the receive buffers of those to whom he sends? */
 static bool all_opened(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
 {
     for (int owner = 0; owner < n; owner++) {
         for (int user = 0; user < n; user++) {
-            if (user != owner &&
+            if (shunt_coll_sends(posts[0]->coll, user, owner, posts[0]->root) &&
                 !shunt_peer_opened(select->arena, select->slots[user], select->slots[owner], posts[owner]->recv.reg))
                 return false;
         }
@@ -377,12 +399,29 @@ static bool asks_zero_copy(const struct shunt_demand *demand, const struct shunt
             (demand->wanted == SHUNT_ALGO_AUTO && demand->n == 2 && demand->bytes > DIRECT_BETTER));
 }
 
+/*
+ * Are all buffers ready, and is none to be overwritten that a peer still has to read? That is so in place, where what comes
+ * takes the place of what goes.
+ */
+static bool all_ready(const struct shunt_post *const *posts, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!(posts[i]->flags & SHUNT_POST_READY) ||
+            (posts[i]->coll == SHUNT_COLL_ALLTOALL && (posts[i]->flags & SHUNT_POST_IN_PLACE)))
+            return false;
+    }
+    return true;
+}
+
 /* The shape that these posts get, whose ranks match. */
 static void find_shape(const struct shunt_select *select, const struct shunt_post *const *posts,
                        struct shunt_demand *demand, struct shunt_verdict *verdict)
 {
     if (asks_lines(demand) && all_whole_lines(select, demand->n))
         demand->can |= SHUNT_PLAN_LINES;
+    if (wants_copies(demand->coll, demand->bytes, demand->wanted) && all_ready(posts, demand->n) &&
+        all_opened(select, posts, demand->n))
+        demand->can |= SHUNT_PLAN_ZERO_COPY;
     shunt_select_shape(demand, select->layout, verdict);
     if (!asks_zero_copy(demand, verdict) || !all_opened(select, posts, demand->n))
         return;

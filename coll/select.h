@@ -60,8 +60,9 @@ struct shunt_demand {
 void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                         struct shunt_verdict *verdict);
 
-/* Does this collective of this size profit from receive buffers that the peers have opened? */
+/* Does this collective of this size profit from receive buffers that the peers have opened; may copy engines do it? */
 bool shunt_select_zero_copy(unsigned coll, uint64_t bytes);
+bool shunt_select_copies(unsigned coll, uint64_t bytes);
 
 /* In which field two posts contradict each other ("count"), or NULL; *a and *b are their values. */
 const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,

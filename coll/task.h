@@ -11,7 +11,6 @@
 
 /* Calls that are always staged, and counted as such. */
 #define SHUNT_OTHERS(X)                                                                            \
-    X(REDUCE_SCATTER, reduce_scatter)                                                              \
     X(GATHERV, gatherv)                                                                            \
     X(SCATTERV, scatterv)                                                                          \
     X(ALLGATHERV, allgatherv)                                                                      \
@@ -42,6 +41,7 @@
     X(SCAN, scan)                                                                                  \
     X(EXSCAN, exscan)                                                                              \
     X(REDUCE_SCATTER_BLOCK, reduce_scatter_block)                                                  \
+    X(REDUCE_SCATTER, reduce_scatter)                                                              \
     X(GATHER, gather)                                                                              \
     X(SCATTER, scatter)                                                                            \
     X(ALLGATHER, allgather)                                                                        \
@@ -58,6 +58,11 @@ enum shunt_coll {
 };
 
 const char *shunt_coll_name(unsigned coll);
+
+/* Does rank `me` get anything; from rank `q`; how many blocks has its receive buffer? */
+bool shunt_coll_receives(unsigned coll, int me, int root);
+bool shunt_coll_sends(unsigned coll, int q, int me, int root);
+uint64_t shunt_coll_blocks(unsigned coll, int n, int me, int root);
 
 struct shunt_task {
     enum shunt_coll coll;

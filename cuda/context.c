@@ -173,12 +173,16 @@ bool shunt_gpu_legacy_idle(void)
     return legacy_usable() && shunt_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
 }
 
-void shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream)
+bool shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream)
 {
-    if (!legacy_usable())
-        return;
-    if (SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuEventRecord(gpu->legacy, CU_STREAM_LEGACY)) == SHUNT_OK)
-        SHUNT_CUDA(cuStreamWaitEvent(stream, gpu->legacy, 0));
+    return legacy_usable() &&
+           SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuEventRecord(gpu->legacy, CU_STREAM_LEGACY)) == SHUNT_OK &&
+           SHUNT_CUDA(cuStreamWaitEvent(stream, gpu->legacy, 0)) == SHUNT_OK;
+}
+
+bool shunt_gpu_legacy_passed(struct shunt_gpu *gpu)
+{
+    return shunt_driver.cuEventQuery(gpu->legacy) != CUDA_ERROR_NOT_READY;
 }
 
 void shunt_gpus_close(void)

@@ -39,8 +39,12 @@ struct shunt_gpu *shunt_gpu_of(const void *p, bool *foreign);
 enum shunt_status shunt_gpu_enter(struct shunt_gpu *gpu, struct shunt_gpu_scope *scope);
 void shunt_gpu_leave(struct shunt_gpu_scope *scope);
 
-/* Let this stream of ours wait for what the application has put on the legacy default stream; many codes rely on that order. */
-void shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream);
+/*
+ * Let this stream of ours wait for what the application has put on the legacy default stream; many codes rely on that order.
+ * False: it cannot be asked now, and is not waited for. Has it come so far?
+ */
+bool shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream);
+bool shunt_gpu_legacy_passed(struct shunt_gpu *gpu);
 
 /* Is there nothing on it, and on the streams that it waits for? Called between enter and leave. */
 bool shunt_gpu_legacy_idle(void);

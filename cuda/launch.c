@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/copies.h"
 #include "cuda/exchange.h"
 #include "cuda/linger.h"
 
@@ -344,6 +345,11 @@ enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_l
 
     if (status != SHUNT_OK)
         return status;
+    if (launch->plan->flags & SHUNT_PLAN_ENGINES) {
+        status = shunt_copies_start(device, launch);
+        shunt_gpu_leave(&scope);
+        return status;
+    }
     if (launch->op == SHUNT_OP_MOVE)
         launch->type = type_of_move(launch);
     if (!shunt_kernel_find(launch->type, launch->op, &type)) {

@@ -4,6 +4,8 @@
 cuda_sources += \
 	%reldir%/context.c \
 	%reldir%/context.h \
+	%reldir%/copies.c \
+	%reldir%/copies.h \
 	%reldir%/driver.c \
 	%reldir%/driver.def \
 	%reldir%/driver.h \

@@ -67,6 +67,14 @@ free_scratch:
     return status;
 }
 
+static bool can_write_words(CUdevice device)
+{
+    int can = 0;
+
+    return SHUNT_CUDA(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device)) == SHUNT_OK &&
+           can;
+}
+
 static void describe_gpu(struct shunt_device *device, struct shunt_card *card)
 {
     CUdevice handle;
@@ -75,6 +83,7 @@ static void describe_gpu(struct shunt_device *device, struct shunt_card *card)
 
     memset(&uuid, 0, sizeof uuid);
     if (SHUNT_CUDA(cuDeviceGet(&handle, device->gpu->ordinal)) == SHUNT_OK) {
+        device->stream_words = can_write_words(handle);
         SHUNT_CUDA(cuDeviceGetUuid_v2(&uuid, handle));
         SHUNT_CUDA(cuDeviceTotalMem_v2(&memory, handle));
     }
@@ -171,17 +180,29 @@ struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *bu
     return device;
 }
 
-bool shunt_device_order(struct shunt_device *device, bool *idle)
+bool shunt_device_order(struct shunt_device *device, bool ask, enum shunt_legacy *legacy)
 {
     struct shunt_gpu_scope scope;
 
     if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return false;
-    *idle = shunt_linger_maybe() && shunt_gpu_legacy_idle();
-    if (!*idle)
-        shunt_gpu_after_legacy(device->gpu, device->gpu->stream);
+    if ((ask || shunt_linger_maybe()) && shunt_gpu_legacy_idle())
+        *legacy = SHUNT_LEGACY_IDLE;
+    else
+        *legacy = shunt_gpu_after_legacy(device->gpu, device->gpu->stream) ? SHUNT_LEGACY_AWAITED : SHUNT_LEGACY_UNKNOWN;
     shunt_gpu_leave(&scope);
     return true;
+}
+
+bool shunt_device_passed(struct shunt_device *device)
+{
+    struct shunt_gpu_scope scope;
+
+    if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
+        return true;
+    bool passed = shunt_gpu_legacy_passed(device->gpu);
+    shunt_gpu_leave(&scope);
+    return passed;
 }
 
 static enum shunt_reason refusal_of(CUresult result)
@@ -415,7 +436,12 @@ bool shunt_peer_ll_free(struct shunt_arena *arena, int slot)
 
     /* Acquire: its kernel's reads of the slot come before our next kernel's stores. */
     return last < peer->ll_heard || last == 0 ||
-           atomic_load_explicit(&shunt_card(arena, slot)->done, memory_order_acquire) >= last;
+           shunt_peer_ended(arena, slot) >= last;
+}
+
+uint64_t shunt_peer_ended(struct shunt_arena *arena, int slot)
+{
+    return atomic_load_explicit(&shunt_card(arena, slot)->done, memory_order_acquire);
 }
 
 void shunt_peer_done(struct shunt_arena *arena, uint64_t ticket)

@@ -35,6 +35,7 @@ struct shunt_device {
     unsigned long long context; /* gpu->id at set-up */
     struct shunt_layout layout;
     uint32_t channel;
+    bool stream_words;     /* streams can write words of 64 bits */
     uint16_t max_blocks;   /* thread blocks of any of our kernels that are resident at once */
     char *scratch;         /* device pointer */
     uint64_t *done;        /* pinned: a word per thread block of the one kernel in flight */
@@ -49,12 +50,20 @@ struct shunt_device {
 struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
                                        enum shunt_reason *reason);
 
+/* What the application has put on the legacy default stream. */
+enum shunt_legacy {
+    SHUNT_LEGACY_UNKNOWN, /* it cannot be asked, a graph is being captured */
+    SHUNT_LEGACY_AWAITED, /* our stream waits for it */
+    SHUNT_LEGACY_IDLE,    /* nothing, so a kernel that runs already will do, too */
+};
+
 /*
- * Order what we launch next behind what the application has put on the legacy default stream. Done before arriving, so
- * that the GPU has it behind it when the kernel comes. *idle: there is nothing, so a kernel that runs already will do,
- * too; asked only if one may be lingering. False: the context is gone.
+ * Order what we launch next behind it. Done before arriving, so that the GPU has it behind it when the kernel comes.
+ * `ask`: whether there is anything is worth knowing; else that is asked only if a kernel may be lingering.
+ * False: the context is gone. Then: has it ended?
  */
-bool shunt_device_order(struct shunt_device *device, bool *idle);
+bool shunt_device_order(struct shunt_device *device, bool ask, enum shunt_legacy *legacy);
+bool shunt_device_passed(struct shunt_device *device);
 
 enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_MET, SHUNT_PEER_OPEN, SHUNT_PEER_REFUSED };
 
@@ -104,8 +113,9 @@ uint32_t shunt_peer_ll_turn(int slot, uint64_t ticket, bool sends, bool receives
 void shunt_peer_ll_undo(int slot); /* that operation, the last, did not take place, for either side */
 bool shunt_peer_ll_free(struct shunt_arena *arena, int slot);
 
-/* Say that all our operations up to `ticket` have ended. */
+/* Say that all our operations up to `ticket` have ended; ask up to which those of a peer have. */
 void shunt_peer_done(struct shunt_arena *arena, uint64_t ticket);
+uint64_t shunt_peer_ended(struct shunt_arena *arena, int slot);
 
 /*
  * Is something open here that peers have declared dead, or something wanted for which there is no room? Then close and

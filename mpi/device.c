@@ -93,6 +93,7 @@ struct shape {
     bool two_types;  /* the receive side has a count and a type of its own */
     bool one_buffer; /* which is the receive buffer, on all ranks */
     bool rooted, combines;
+    bool counts; /* has one for each rank, in an array */
 };
 
 static const struct shape *find_shape(unsigned id)
@@ -102,6 +103,7 @@ static const struct shape *find_shape(unsigned id)
         scan = { SHUNT_COLL_SCAN, ALL, ALL, .combines = true },
         exscan = { SHUNT_COLL_EXSCAN, ALL, LATER, .combines = true },
         reduce_scatter_block = { SHUNT_COLL_REDUCE_SCATTER_BLOCK, ALL, ALL, .combines = true },
+        reduce_scatter = { SHUNT_COLL_REDUCE_SCATTER, ALL, ALL, .combines = true, .counts = true },
         gather = { SHUNT_COLL_GATHER, ALL, ROOT, .two_types = true, .rooted = true },
         scatter = { SHUNT_COLL_SCATTER, ROOT, ALL, .two_types = true, .rooted = true },
         allgather = { SHUNT_COLL_ALLGATHER, ALL, ALL, .two_types = true },
@@ -113,6 +115,7 @@ static const struct shape *find_shape(unsigned id)
     case SHUNT_CALL_Scan: return &scan;
     case SHUNT_CALL_Exscan: return &exscan;
     case SHUNT_CALL_Reduce_scatter_block: return &reduce_scatter_block;
+    case SHUNT_CALL_Reduce_scatter: return &reduce_scatter;
     case SHUNT_CALL_Gather: return &gather;
     case SHUNT_CALL_Scatter: return &scatter;
     case SHUNT_CALL_Allgather: return &allgather;
@@ -205,13 +208,29 @@ static bool find_memory(const struct side *send, const struct side *recv, struct
     return task->send_mem.kind != SHUNT_MEM_HOST || task->recv_mem.kind != SHUNT_MEM_HOST;
 }
 
+/* The count that all ranks have; -1: they differ. */
+static MPI_Count common_count(const struct shunt_call *call, int n)
+{
+    const void *counts = call->rows->recvcounts;
+    MPI_Count first = -1;
+
+    for (int i = 0; counts && i < n; i++) {
+        MPI_Count count = call->large ? ((const MPI_Count *)counts)[i] : ((const int *)counts)[i];
+        if (i > 0 && count != first)
+            return -1;
+        first = count;
+    }
+    return first;
+}
+
 /* Fill the task. False: nothing for the GPUs here, the host shall see the call as it is. */
 static bool make_task(const struct shunt_call *call, const struct shape *shape, const struct shunt_comm *comm,
                       struct shunt_task *task, enum shunt_reason *reason)
 {
-    struct side send = { does_count(shape->sends, call, comm), (char *)call->sendbuf, call->count, call->datatype };
+    MPI_Count count = shape->counts && !comm->intercomm ? common_count(call, comm->size) : call->count;
+    struct side send = { does_count(shape->sends, call, comm), (char *)call->sendbuf, count, call->datatype };
     struct side recv = { does_count(shape->receives, call, comm), call->recvbuf,
-                         shape->two_types ? call->recvcount : call->count,
+                         shape->two_types ? call->recvcount : count,
                          shape->two_types ? call->recvtype : call->datatype };
 
     *task = (struct shunt_task){ .coll = shape->coll, .root = shape->rooted ? call->root : 0,

@@ -24,9 +24,10 @@
 #define ROOM  (2 * GUARD + RANKS * COUNT * 8)
 #define KINDS 16 /* pairs of kinds at most */
 
-enum call { BCAST, REDUCE, SCAN, EXSCAN, REDUCE_SCATTER_BLOCK, GATHER, SCATTER, ALLGATHER, ALLTOALL, CALLS };
-static const char *const names[] = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "gather", "scatter",
-                                    "allgather", "alltoall"};
+enum call { BCAST, REDUCE, SCAN, EXSCAN, REDUCE_SCATTER_BLOCK, REDUCE_SCATTER, GATHER, SCATTER, ALLGATHER,
+            ALLTOALL, CALLS };
+static const char *const names[] = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "reduce_scatter",
+                                    "gather", "scatter", "allgather", "alltoall"};
 
 /* What one rank passes. */
 struct arguments {
@@ -80,6 +81,17 @@ static void make_types(void)
     MPI_Op_create(add_holes, 1, &add);
 }
 
+/* As many for each rank, in the width that the function wants; they live as long as the program. */
+static void *same_counts(int count)
+{
+    static int counts[RANKS];
+    static MPI_Count large_counts[RANKS];
+
+    for (int i = 0; i < RANKS; i++)
+        large_counts[i] = counts[i] = count;
+    return large && MPI_VERSION >= 4 ? (void *)large_counts : counts;
+}
+
 static int run_call(enum call call, const struct arguments *a)
 {
     switch (call) {
@@ -94,6 +106,9 @@ static int run_call(enum call call, const struct arguments *a)
     case REDUCE_SCATTER_BLOCK:
         return FORM_CALL(large, Reduce_scatter_block, Ireduce_scatter_block,
                          a->send, a->recv, a->recvcount, a->recvtype, a->op, a->comm);
+    case REDUCE_SCATTER:
+        return FORM_CALL(large, Reduce_scatter, Ireduce_scatter,
+                         a->send, a->recv, same_counts(a->recvcount), a->recvtype, a->op, a->comm);
     case GATHER:
         return FORM_CALL(large, Gather, Igather,
                          a->send, a->sendcount, a->sendtype, a->recv, a->recvcount, a->recvtype, a->root, a->comm);
@@ -144,7 +159,8 @@ static struct arguments make_arguments(const struct test *test, char *send, char
 {
     bool sends, receives, rooted = is_rooted(test->call);
     MPI_Datatype sendtype = test->types == 1 ? holes : MPI_FLOAT, recvtype = test->types == 0 ? MPI_FLOAT : holes;
-    int scale = test->call == REDUCE_SCATTER_BLOCK && test->inter ? test->opposite : 1;
+    bool scatters = test->call == REDUCE_SCATTER_BLOCK || test->call == REDUCE_SCATTER;
+    int scale = scatters && test->inter ? test->opposite : 1;
     struct arguments a = {send, recv, test->types == 2 ? 2 * test->count : test->count, scale * test->count, sendtype, recvtype,
                           sendtype == holes ? add : MPI_SUM, test->root, test->comm};
 

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Blocking collectives on device memory: on the GPUs where all ranks have it, else by way of host memory."""
+import re
+
 import pytest
 
 from harness import by_name, mpirun
 
 PAIRS = ["D:D", "A:V", "H:D", "D:M", "D:H", "E:R", "DH:HD", "P:S", "HM:MD", "M:D", "DH:D", "H:H"]
-CALLS = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "gather", "scatter", "allgather", "alltoall"}
+CALLS = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "reduce_scatter", "gather", "scatter", "allgather",
+         "alltoall"}
 STAGED = {f"SHUNT_{call.upper()}": "staged" for call in CALLS}
 
 
@@ -36,6 +39,19 @@ def test_protocols(proto):
     settings = {"SHUNT_PROTO": proto, "SHUNT_LINGER": "on", "SHUNT_SCRATCH_SIZE": "7m"}
     staged, ran = check("openmpi", 2, "D:D", "A:V", settings=settings)
     assert set(ran) == CALLS
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_copy_engines(family, ranks):
+    """Once the receive buffers are open everywhere; in place Alltoall stays with the kernels."""
+    if family == "mpich" and ranks > 2:
+        pytest.skip("ranks of MPICH spin: more of them than processors take minutes")
+    moves = ("bcast", "gather", "scatter", "allgather", "alltoall")
+    result = mpirun(family, ranks, "check_collectives", "D:D", "A:V",
+                    settings={f"SHUNT_{call.upper()}": "copy" for call in moves})
+    result.checked()
+    for call in moves:
+        assert re.search(rf"  {call} +copy ", result.err), str(result)
 
 
 @pytest.mark.sanitize

@@ -12,17 +12,22 @@
 
 #include "coll/task.h"
 
+static inline bool scatters_sums(unsigned coll)
+{
+    return coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
+}
+
 /* Does it combine? (Else it moves.) */
 static inline bool combines(unsigned coll)
 {
     return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_REDUCE || coll == SHUNT_COLL_SCAN ||
-           coll == SHUNT_COLL_EXSCAN || coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK;
+           coll == SHUNT_COLL_EXSCAN || scatters_sums(coll);
 }
 
 /* Blocks of the send buffer of rank r; of its receive buffer, 0 if it gets nothing. */
 static inline uint32_t blocks_in(unsigned coll, uint32_t n, uint32_t root, uint32_t r)
 {
-    bool many = coll == SHUNT_COLL_ALLTOALL || coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK ||
+    bool many = coll == SHUNT_COLL_ALLTOALL || scatters_sums(coll) ||
                 (coll == SHUNT_COLL_SCATTER && r == root);
     return many ? n : 1;
 }

@@ -62,7 +62,7 @@ static void fill_head(world *w, unsigned me, uint64_t ticket, shunt_khead *head)
 static bool is_mutual(unsigned coll)
 {
     return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
-           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK;
+           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
 }
 
 static void write_plan(world *w, unsigned me, const operation &o, shunt_plan *plan)

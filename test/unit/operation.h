@@ -107,7 +107,7 @@ static void expect(operation *o, unsigned n, unsigned r)
     for (unsigned b = 0; b < blocks_out(o->coll, n, o->root, r); b++) {
         if (combines(o->coll)) {
             for (unsigned q = 0; q < n; q++)
-                from[q] = o->in[q] + (o->coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK ? r * o->bytes : 0);
+                from[q] = o->in[q] + (scatters_sums(o->coll) ? r * o->bytes : 0);
             rules[o->type].combine(o->op, last_operand(o->coll, n, r) + 1, from, out, o->count);
         } else {
             memcpy(out + b * o->bytes, moved_block(o->coll, o->root, r, b, o->in, o->bytes), o->bytes);

@@ -59,10 +59,11 @@ void shunt_gpu_leave(struct shunt_gpu_scope *scope)
     (void)scope;
 }
 
-void shunt_gpu_after_legacy(struct shunt_gpu *entered, CUstream stream)
+bool shunt_gpu_after_legacy(struct shunt_gpu *entered, CUstream stream)
 {
     (void)entered;
     (void)stream;
+    return true;
 }
 
 enum shunt_status shunt_cuda_check(CUresult result, int level, const char *call)

@@ -63,7 +63,7 @@ static void too_many_ranges(void **state)
 static bool is_mutual(unsigned coll)
 {
     return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
-           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK;
+           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
 }
 
 static void check_lines(const struct shunt_demand *d, const struct shunt_layout *layout, const struct shunt_verdict *v)
@@ -88,10 +88,18 @@ static void check_shape(const struct shunt_demand *d, const struct shunt_layout 
     struct shunt_verdict v = { 0 };
 
     shunt_select_shape(d, layout, &v);
-    assert_true(v.algo < SHUNT_NALGOS && (d->wanted < 0 || v.algo == (uint32_t)d->wanted));
+    bool copy = d->wanted >= 0 && shunt_algos[d->wanted].number == SHUNT_NAME_copy;
+    assert_true(v.algo < SHUNT_NALGOS);
+    /* Copies need receive buffers that are open; else it is the one hop. */
+    assert_true(d->wanted < 0 || v.algo == (uint32_t)d->wanted || (copy && !(d->can & SHUNT_PLAN_ZERO_COPY)));
     assert_int_equal(shunt_algos[v.algo].coll, d->coll);
     assert_in_range(v.blocks, 1, SHUNT_GRID);
-    assert_true((v.flags & ~d->can & ~(uint32_t)SHUNT_PLAN_LL) == 0);
+    assert_true((v.flags & ~d->can & ~(uint32_t)(SHUNT_PLAN_LL | SHUNT_PLAN_ENGINES)) == 0);
+    if (v.flags & SHUNT_PLAN_ENGINES) {
+        assert_int_equal(shunt_algos[v.algo].number, SHUNT_NAME_copy);
+        assert_true(v.flags & SHUNT_PLAN_ZERO_COPY);
+        return;
+    }
     if (v.flags & SHUNT_PLAN_LINES) {
         check_lines(d, layout, &v);
         return;
