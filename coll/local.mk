@@ -7,6 +7,8 @@ coll_sources += \
 	%reldir%/algos.def \
 	%reldir%/allreduce_twoshot.c \
 	%reldir%/copy.c \
+	%reldir%/mismatch.c \
+	%reldir%/mismatch.h \
 	%reldir%/oneshot.c \
 	%reldir%/plan.c \
 	%reldir%/plan.h \

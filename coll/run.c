@@ -12,11 +12,10 @@
  */
 #include "coll/run.h"
 
-#include <string.h>
 #include <time.h>
 
 #include "base/conf.h"
-#include "base/log.h"
+#include "coll/mismatch.h"
 #include "coll/select.h"
 #include "cuda/copies.h"
 #include "cuda/linger.h"
@@ -370,41 +369,6 @@ static void fill_post(struct shunt_arena *arena, const struct shunt_board *board
 
 /* ---- the call ---- */
 
-/* The word for a value of this field, or NULL: then the number says it. */
-static const char *value_word(const char *field, unsigned long long value)
-{
-    if (strcmp(field, "element type") == 0)
-        return shunt_type_name((enum shunt_type)value);
-    return strcmp(field, "operation") == 0 ? shunt_op_name((enum shunt_op)value) : NULL;
-}
-
-static void say_difference(unsigned coll, const char *field, unsigned long long a, unsigned long long b, int rank)
-{
-    if (value_word(field, a) != NULL)
-        shunt_log_always("%s: the ranks do not match: %s is %s on rank 0 and %s on rank %d", shunt_coll_name(coll),
-                         field, value_word(field, a), value_word(field, b), rank);
-    else
-        shunt_log_always("%s: the ranks do not match: %s is %llu on rank 0 and %llu on rank %d",
-                         shunt_coll_name(coll), field, a, b, rank);
-}
-
-static void say_mismatch(const struct op *op)
-{
-    int me = shunt_board_rank(op->round.board);
-    unsigned long long a, b;
-
-    /* The first rank that differs from rank 0 says it, so that it is said once. */
-    for (int q = 1; q <= me; q++) {
-        const struct shunt_post *first = shunt_round_post(&op->round, 0), *post = shunt_round_post(&op->round, q);
-        const char *field = first && post ? shunt_posts_differ(first, post, &a, &b) : NULL;
-        if (field != NULL) {
-            if (q == me)
-                say_difference(first->coll, field, a, b, q);
-            return;
-        }
-    }
-}
-
 /* Will every member's kernel still do its part? */
 static bool all_well(const struct waiter *w, const struct op *op, const int *slots)
 {
@@ -433,7 +397,9 @@ static void look_at_health(struct waiter *w, struct shunt_device *device, struct
     if (process.running == op) {
         if (!well)
             shunt_launch_abort(device, true);
-        enum shunt_status status = shunt_launch_check(device);
+        /* Copy engines wait for nobody; it is this host that waits for the other's word. */
+        enum shunt_status status = !well && (op->plan.flags & SHUNT_PLAN_ENGINES) ? SHUNT_ERR_DEAD :
+                                                                                     shunt_launch_check(device);
         if (status != SHUNT_OK) {
             shunt_peer_fail(w->arena, op->launch.ticket);
             finish(w->arena, op, SHUNT_DONE_ABORTED, status);
@@ -461,7 +427,7 @@ static enum shunt_status wait_for_end(struct waiter *w, struct shunt_device *dev
             shunt_round_poll(&op->round) == SHUNT_ROUND_STAGE) {
             outcome->reason = shunt_round_verdict(&op->round)->reason;
             if (outcome->reason == SHUNT_REASON_MISMATCH)
-                say_mismatch(op);
+                shunt_mismatch_say(&op->round);
             return SHUNT_PASS;
         }
         wait_a_little(w);
@@ -542,7 +508,7 @@ static enum shunt_status stage_together(struct waiter *w, const struct shunt_tas
         wait_a_little(w);
     outcome->reason = shunt_round_verdict(&op.round)->reason;
     if (outcome->reason == SHUNT_REASON_MISMATCH)
-        say_mismatch(&op);
+        shunt_mismatch_say(&op.round);
     shunt_round_leave(&op.round);
     return SHUNT_PASS;
 }
