@@ -73,9 +73,17 @@ static const struct shunt_request_kind kind = {
 
 static bool tells_by_status(unsigned family)
 {
-    switch (family) {
-    case SHUNT_CALL_Recv:
-    case SHUNT_CALL_Mrecv:
+    return family == SHUNT_CALL_Recv || family == SHUNT_CALL_Mrecv;
+}
+
+/*
+ * Does the status not tell how much has come? MPICH 4.0 has nothing in that of Isendrecv, and reads that meet the end of a
+ * file are not told by all hosts. What Isendrecv_replace receives it has sent before.
+ */
+static bool tells_nothing(unsigned id)
+{
+    switch (shunt_call_family(id)) {
+    case SHUNT_CALL_Sendrecv:
     case SHUNT_CALL_File_read:
     case SHUNT_CALL_File_read_all:
     case SHUNT_CALL_File_read_at:
@@ -85,11 +93,8 @@ static bool tells_by_status(unsigned family)
     }
 }
 
-/*
- * MPICH 4.0 has nothing in the status of Isendrecv. So that all can be copied back, what is to be received is copied out
- * before; in Isendrecv_replace that is what is sent, too.
- */
-static enum shunt_status fill_unsure(const struct shunt_images *images)
+/* Copy out what is to be written, so that all of it can be copied back. */
+static enum shunt_status fill_written(const struct shunt_images *images)
 {
     return images->recv.staged ? shunt_image_fill(&images->recv_image, &images->recv.written) : SHUNT_OK;
 }
@@ -105,8 +110,8 @@ static enum shunt_status prepare_operation(struct shunt_call *call, struct shunt
     if (status != SHUNT_OK)
         return status;
     shunt_tally_staged(call, &operation->images, SHUNT_REASON_NO_ALGORITHM);
-    if (call->id == SHUNT_CALL_Isendrecv)
-        status = fill_unsure(&operation->images);
+    if (tells_nothing(call->id))
+        status = fill_written(&operation->images);
     /* What is to be started, too: MPICH 4.0 copies the root's own part in Gather_init. */
     if (status == SHUNT_OK && !partitioned)
         status = shunt_images_fill(&operation->images);
