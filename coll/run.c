@@ -379,40 +379,55 @@ static bool all_well(const struct waiter *w, const struct op *op, const int *slo
     return true;
 }
 
+/* Under the lock. This operation cannot be ended any more. */
+static void give_up(struct shunt_arena *arena, struct op *op, enum shunt_status status)
+{
+    shunt_peer_fail(arena, op->launch.ticket);
+    finish(arena, op, SHUNT_DONE_ABORTED, status);
+}
+
 /*
- * Of a kernel that runs long: has a member died or failed, so that it cannot end by itself, or has our GPU? The abort
- * word ends the kernel, its done word then ends the operation with an error.
+ * Under the lock, of what is in flight. The abort word ends a kernel, whose done word then ends the operation with an error; one
+ * that has yielded has no kernel, or one that has not begun.
  */
+static void look_at_kernel(struct waiter *w, struct shunt_device *device, struct op *op, bool well, double now)
+{
+    bool engines = op->plan.flags & SHUNT_PLAN_ENGINES;
+    /* Copy engines wait for nobody; it is this host that waits for the other's word. */
+    enum shunt_status status = !well && engines ? SHUNT_ERR_DEAD : shunt_launch_check(device);
+
+    if (!well)
+        shunt_launch_abort(device, true);
+    if (status != SHUNT_OK) {
+        give_up(w->arena, op, status);
+        return;
+    }
+    bool may_call_back = !op->yielded && !engines && !(well && shunt_conf->reproducible);
+    bool unbegun = may_call_back && shunt_launch_unbegun(device, &op->launch, now);
+    if (!well && (op->yielded || unbegun)) {
+        shunt_launch_forsake(device, &op->launch);
+        give_up(w->arena, op, SHUNT_ERR_DEAD);
+    } else if (unbegun) {
+        shunt_round_recall(&op->round, SHUNT_REASON_NO_ROOM);
+        op->yielded = shunt_round_recalled(&op->round);
+    }
+}
+
+/* Of an operation that takes long: has a member died or failed, so that it cannot end by itself, or has our GPU? */
 static void look_at_health(struct waiter *w, struct shunt_device *device, struct op *op, const int *slots)
 {
     double now = seconds();
 
-    if (w->looked == 0)
-        w->looked = now;
+    w->looked = w->looked == 0 ? now : w->looked;
     if (now - w->looked < HEALTH_SECONDS)
         return;
     w->looked = now;
     pthread_mutex_lock(&process.lock);
-    bool well = all_well(w, op, slots);
-    if (process.running == op) {
-        if (!well)
-            shunt_launch_abort(device, true);
-        /* Copy engines wait for nobody; it is this host that waits for the other's word. */
-        enum shunt_status status = !well && (op->plan.flags & SHUNT_PLAN_ENGINES) ? SHUNT_ERR_DEAD :
-                                                                                     shunt_launch_check(device);
-        if (status != SHUNT_OK) {
-            shunt_peer_fail(w->arena, op->launch.ticket);
-            finish(w->arena, op, SHUNT_DONE_ABORTED, status);
-        } else if (!op->yielded && !shunt_conf->reproducible && !(op->plan.flags & SHUNT_PLAN_ENGINES) &&
-                   shunt_launch_unbegun(device, &op->launch, now)) {
-            shunt_round_recall(&op->round, SHUNT_REASON_NO_ROOM);
-            op->yielded = shunt_round_recalled(&op->round);
-        }
-    } else if (!well && process.running == NULL && op->state == ARRIVED && op->planned) {
-        /* It waits for a peer to read what it was sent before. */
-        shunt_peer_fail(w->arena, op->launch.ticket);
-        finish(w->arena, op, SHUNT_DONE_ABORTED, SHUNT_ERR_DEAD);
-    }
+    bool well = all_well(w, op, slots), waits = op->planned || shunt_round_recalled(&op->round);
+    if (process.running == op)
+        look_at_kernel(w, device, op, well, now);
+    else if (!well && process.running == NULL && op->state == ARRIVED && waits) /* for peers, one of which will do nothing */
+        give_up(w->arena, op, SHUNT_ERR_DEAD);
     pthread_mutex_unlock(&process.lock);
 }
 

@@ -66,7 +66,10 @@ bool shunt_launch_unbegun(struct shunt_device *device, struct shunt_launch *laun
 /* Has no block that has answered touched user memory? */
 bool shunt_launch_untouched(const struct shunt_launch *launch);
 
-/* The operation will be staged after all: its kernel has left, or not begun. */
+/* The operation ends here, with an error, though its kernel has left, or not begun. */
+void shunt_launch_forsake(struct shunt_device *device, const struct shunt_launch *launch);
+
+/* The same where all ranks stage it after all: then it did not take place. */
 void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch);
 
 /* Is a kernel that was withdrawn still waiting for room? As long as it is, nothing is launched behind it. */

@@ -151,6 +151,16 @@ bool shunt_launch_untouched(const struct shunt_launch *launch)
     return true;
 }
 
+void shunt_launch_forsake(struct shunt_device *device, const struct shunt_launch *launch)
+{
+    if (launch->room.launch == launch->launches && launch->room.step == UNBEGUN) {
+        atomic_store_explicit(&blocked, true, memory_order_relaxed);
+        shunt_linger_forget();
+    } else {
+        shunt_linger_quit(device);
+    }
+}
+
 void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
@@ -159,12 +169,7 @@ void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *lau
         if (q != plan->me)
             shunt_peer_ll_undo(launch->slots[q]);
     }
-    if (launch->room.launch == launch->launches && launch->room.step == UNBEGUN) {
-        atomic_store_explicit(&blocked, true, memory_order_relaxed);
-        shunt_linger_forget();
-    } else {
-        shunt_linger_quit(device);
-    }
+    shunt_launch_forsake(device, launch);
 }
 
 bool shunt_device_blocked(struct shunt_device *device)

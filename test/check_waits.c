@@ -6,6 +6,7 @@
  */
 #include <mpi.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -298,6 +299,15 @@ static void hog_free(struct hog *hog)
     CHECK(cuModuleUnload(hog->module));
 }
 
+/* In MPI_Allreduce, and long before the others' patience is at its end. */
+static void *die_soon(void *unused)
+{
+    (void)unused;
+    usleep(100000);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
 /* Rank 0's alone, then those of all. Calls behind the first meet a stream that is blocked; afterwards all is as before. */
 static void hogs(void)
 {
@@ -326,6 +336,29 @@ static void hogs(void)
     hog_free(&hog);
 }
 
+/* The last rank is killed while the others' kernels find no room; each of them gets an error, not a hang. */
+static void hog_and_death(void)
+{
+    struct hog hog;
+    struct sum sum;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    hog_make(&hog);
+    sum_make(&sum, 'D', SUM_SMALL);
+    sum_once(&sum);
+    sum_fill(&sum);
+    hog_begin(&hog);
+    if (sum_rank == sum_size - 1) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, die_soon, NULL);
+    }
+    int rc = MPI_Allreduce(sum.send.base, sum.recv.base, sum.n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    printf("rank %d: %s\n", sum_rank, rc == MPI_SUCCESS ? "a sum" : "an error");
+    fflush(stdout);
+    hog_end(&hog);
+    _exit(0);
+}
+
 static void prepare(void)
 {
     find_calls();
@@ -338,6 +371,7 @@ int main(int argc, char **argv)
         {"late-peer", late_peer},
         {"circles", circles},
         {"hogs", hogs},
+        {"hog-and-death", hog_and_death},
         {NULL, NULL},
     };
 

@@ -45,6 +45,13 @@ def test_kernels_that_own_the_gpu(family):
         assert result.stats.gpu >= 2 * 4 * 3 and result.seconds < 40, str(result)
 
 
+def test_death_while_kernels_have_no_room():
+    result = mpirun("openmpi", 3, "check_waits", KERNEL, "hog-and-death", settings={"SHUNT_ROOM_MS": "1000"},
+                    launcher_words=["--enable-recovery"], limit=30, stats=False)
+    assert result.rc is not None and result.seconds < 20, str(result)
+    assert result.out.count(": an error\n") == 2 and "a sum" not in result.out, str(result)
+
+
 def test_launches_that_block():
     """With CUDA_LAUNCH_BLOCKING=1 a rank sits in the launch while its peer has yet to launch."""
     blocking = {**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}
