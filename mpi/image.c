@@ -147,17 +147,6 @@ static enum shunt_status move_derived(const struct shunt_image *image, const str
                       : shunt_pack_return(pattern, device, piece->count, bytes, host);
 }
 
-/* Not by the datatype, if that is derived: it may have been freed. */
-static bool lies_on_host(const struct shunt_image *image, const struct shunt_piece *piece)
-{
-    const struct shunt_pattern *pattern = piece->pattern;
-    char *first = image->device + piece->offset + (pattern && pattern->n > 0 ? shunt_pattern_first(pattern) : 0);
-
-    if (!image->mixed)
-        return false;
-    return !shunt_classify_device(first, piece->count, pattern ? MPI_BYTE : piece->datatype);
-}
-
 /* `received` as for shunt_image_return. */
 static enum shunt_status move_piece(const struct shunt_image *image, const struct shunt_piece *piece, bool out,
                                     int64_t received)
@@ -173,7 +162,7 @@ static enum shunt_status move_piece(const struct shunt_image *image, const struc
     int64_t bytes = layout.size * piece->count;
     bool all = received == SHUNT_RECEIVED_ALL || received >= bytes;
     bytes = all ? bytes : received;
-    route.on_host = lies_on_host(image, piece);
+    route.on_host = image->mixed && !shunt_piece_on_device(image->device, piece, true);
     if (piece->pattern || !shunt_types_find(piece->datatype))
         return move_derived(image, piece, &route, (uint64_t)bytes);
     if (all)

@@ -404,12 +404,39 @@ static enum shunt_status describe(const struct shunt_call *call, const struct sh
     return find_pieces(&received, shape->in_place == ITS_ROW ? groups->rank : -1, &recv->read);
 }
 
+enum { BLOCKS_TO_LOOK_AT = 256 };
+
+static bool has_device_block(const char *element, const struct shunt_pattern *pattern)
+{
+    for (size_t i = 0; i < pattern->n && i < BLOCKS_TO_LOOK_AT; i++) {
+        int64_t offset = pattern->nests ? pattern->nests[i].offset : pattern->offsets[i];
+        if (shunt_classify_device(element + offset, 1, MPI_BYTE))
+            return true;
+    }
+    return false;
+}
+
+bool shunt_piece_on_device(const char *buffer, const struct shunt_piece *piece, bool all)
+{
+    const char *element = buffer + piece->offset;
+    struct shunt_pattern *pattern;
+
+    if (piece->pattern) /* the datatype may be gone */
+        return has_device_block(element, piece->pattern);
+    if (shunt_classify_device(element, piece->count, piece->datatype))
+        return true;
+    if (!all || shunt_types_find(piece->datatype) || !(pattern = shunt_pattern_of(piece->datatype)))
+        return false;
+    bool found = has_device_block(element, pattern);
+    shunt_pattern_release(pattern);
+    return found;
+}
+
 /* Is there a piece in memory that the host may not touch? `all`: look at each, and see whether some are elsewhere. */
 static void look_at(const char *buffer, const struct shunt_pieces *pieces, bool all, struct shunt_operand *operand)
 {
     for (int i = 0; i < (all || pieces->n < 1 ? pieces->n : 1); i++) {
-        const struct shunt_piece *piece = shunt_piece_get(pieces, i);
-        if (shunt_classify_device(buffer + piece->offset, piece->count, piece->datatype))
+        if (shunt_piece_on_device(buffer, shunt_piece_get(pieces, i), all))
             operand->staged = true;
         else
             operand->mixed = true;

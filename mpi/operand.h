@@ -67,6 +67,12 @@ enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shun
 void shunt_operand_look(struct shunt_operand *operand);
 
 /*
+ * Must the host MPI not touch a piece? `all`: look at each of an element's blocks (as far as there are few), since they
+ * may lie in different memory: absolute addresses do.
+ */
+bool shunt_piece_on_device(const char *buffer, const struct shunt_piece *piece, bool all);
+
+/*
  * Make the pieces independent of the caller's datatypes, which he may free while the operation is under way: derived ones
  * are flattened, or duplicated.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Derived datatypes of device memory: check_types KINDS ..., kinds of memory by rank as in check_allreduce; check_types
- * holes; check_types reuse; check_types large KINDS.
+ * holes; check_types reuse; check_types absolute; check_types large KINDS.
  * The same call on host memory, made by the host MPI, tells what every byte must be afterwards, gaps included. The
  * summary says how many messages must have been packed and unpacked by a kernel.
  */
@@ -438,6 +438,41 @@ static void run_holes(void)
     gpu_free(&block);
 }
 
+/* Types that hold the addresses of blocks in different memory, the host's before, between or behind the others. */
+static void run_absolute(void)
+{
+    enum { BLOCKS = 4, INTS = 100 };
+    struct gpu_block blocks[BLOCKS];
+    MPI_Aint places[BLOCKS];
+    MPI_Datatype type;
+    int data[INTS];
+
+    for (int host = 0; host < BLOCKS; host++) {
+        for (int i = 0; i < BLOCKS; i++) {
+            gpu_alloc(&blocks[i], i == host ? 'H' : i == 2 ? 'M' : 'D', sizeof data);
+            places[i] = (MPI_Aint)(intptr_t)blocks[i].base;
+            for (int k = 0; k < INTS; k++)
+                data[k] = 1000 * rank + 100 * i + k;
+            gpu_copy(blocks[i].base, data, sizeof data);
+        }
+        gpu_synchronize();
+        MPI_Type_create_hindexed_block(BLOCKS, INTS - 10, places, MPI_INT, &type);
+        MPI_Type_commit(&type);
+        if (MPI_Bcast(MPI_BOTTOM, 1, type, 0, MPI_COMM_WORLD) != MPI_SUCCESS)
+            fail("absolute addresses are refused");
+        MPI_Type_free(&type);
+        for (int i = 0; i < BLOCKS; i++) {
+            gpu_copy(data, blocks[i].base, sizeof data);
+            for (int k = 0; k < INTS; k++)
+                if (data[k] != (k < INTS - 10 ? 0 : 1000 * rank) + 100 * i + k)
+                    fail("host block %d, block %d: int %d is %d", host, i, k, data[k]);
+            gpu_free(&blocks[i]);
+        }
+        device_calls++;
+        cases++;
+    }
+}
+
 int main(int argc, char **argv)
 {
     long mine[4], all[4];
@@ -452,6 +487,8 @@ int main(int argc, char **argv)
         run_holes();
     else if (strcmp(mode, "reuse") == 0)
         run_reuse();
+    else if (strcmp(mode, "absolute") == 0)
+        run_absolute();
     else if (strcmp(mode, "large") == 0)
         run_large(argc - 2, argv + 2);
     else

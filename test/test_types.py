@@ -36,6 +36,11 @@ def test_unmapped_gaps(family):
     check(family, 2, "holes")
 
 
+def test_blocks_in_different_memory(family):
+    """Also the host's: no kernel goes there, nor the host to the others."""
+    assert mpirun(family, 2, "check_types", "absolute").checked()["device"] == 8
+
+
 def test_handles_come_again(family):
     check(family, 2, "reuse")
 
