@@ -190,8 +190,11 @@ static void look_at_running(struct shunt_arena *arena, struct shunt_device *devi
 static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
 {
     struct op *op = next_op();
+    bool asked = op != NULL && shunt_round_recalled(&op->round);
 
-    if (op == NULL || (shunt_round_recalled(&op->round) && shunt_round_yield(&op->round) != SHUNT_ROUND_UNDECIDED))
+    if (asked)
+        shunt_round_yield(&op->round);
+    if (op == NULL || asked)
         return;
     if (!op->planned)
         write_plan(op);
@@ -257,10 +260,8 @@ static struct shunt_device *open_device(struct shunt_arena *arena, const struct 
 /* For waits for members that neither come nor pass; *since: 0 at their start. */
 static bool out_of_patience(double *since)
 {
-    double now = seconds();
-
-    *since = *since == 0 ? now : *since;
-    return now - *since > PATIENCE_SECONDS && !shunt_conf->reproducible;
+    *since = *since == 0 ? seconds() : *since;
+    return seconds() - *since > PATIENCE_SECONDS && !shunt_conf->reproducible;
 }
 
 /*
@@ -331,9 +332,7 @@ static enum shunt_reason prove_links(struct waiter *w, const int *slots)
             return refusal;
         if (shunt_board_ahead(w->board, q)) {
             refusal = look_at_links(w, slots, &q); /* the counter first */
-            if (refusal == SHUNT_REASON_NONE && q >= 0)
-                refusal = SHUNT_REASON_PEER_ON_HOST;
-            return refusal;
+            return refusal == SHUNT_REASON_NONE && q >= 0 ? SHUNT_REASON_PEER_ON_HOST : refusal;
         }
         wait_a_little(w);
         if (w->turns % 64 != 0)
