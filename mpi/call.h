@@ -40,6 +40,7 @@ struct shunt_call {
     union {
         MPI_Op op;
         int source; /* the rank that is received from */
+        MPI_File file;
     };
     union {
         MPI_Comm comm; /* the (parent) communicator */
@@ -47,13 +48,14 @@ struct shunt_call {
     };
     union {
         int tag;                       /* Comm_create_group, Intercomm_create */
-        MPI_Count recvcount;           /* of calls with two counts; `count` is the other */
+        MPI_Count recvcount;           /* of calls with two counts; `count` is the other. Bytes of a packed buffer */
         MPI_Count partitions;          /* of calls that have some; `count` is of each */
         const struct shunt_rows *rows; /* of calls with arrays */
     };
     union {
         MPI_Request *requests; /* creation of a request: where the host writes it */
         MPI_Status *status;    /* of a call that receives and returns no request */
+        void *position;        /* in a packed buffer: int *, of external packing MPI_Aint *, of large calls MPI_Count * */
     };
     union {
         MPI_Comm *newcomm;     /* creation calls: where the host writes it; Comm_free, Comm_disconnect: what ends */
@@ -93,6 +95,9 @@ struct shunt_wait {
  *   icoll   the same for a collective: shunt_hook_coll first
  *   access  a one-sided call: shunt_hook_access_before, shunt_hook_access_after, as issue
  *   sync    ends one-sided operations: shunt_hook_sync_after, only while some are staged
+ *   pack    the same for packing: shunt_hook_pack_before, shunt_hook_pack_after
+ *   file    and for blocking access to files: shunt_hook_file_before, shunt_hook_file_after
+ *   begin   and end: for split collectives on files
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
  *   free    ends a communicator: shunt_hook_free before
  *   done    completes, starts or frees requests: shunt_hook_done_before, which may have other statuses written, answers
@@ -112,6 +117,14 @@ bool shunt_hook_access_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_access_after(const struct shunt_call *call, void *kept, int rc);
 extern int shunt_accesses_staged; /* atomically read and written: one-sided operations that have not been seen to end */
 int shunt_hook_sync_after(const struct shunt_call *call, int rc);
+bool shunt_hook_pack_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_pack_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_file_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_file_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_begin_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_begin_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_end_before(struct shunt_call *call, int *rc, void **kept);
+int shunt_hook_end_after(const struct shunt_call *call, void *kept, int rc);
 void shunt_hook_comm_before(struct shunt_call *call);
 void shunt_hook_comm_after(struct shunt_call *call, int rc);
 void shunt_hook_free(const struct shunt_call *call);

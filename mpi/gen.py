@@ -50,8 +50,8 @@ def expand(name, forms, args, kinds):
 
 
 # What other forms than the blocking one are of
-OTHER_FORMS = {"take": "icoll", "stage": "icoll", "coll": "icoll", "move": "issue", "depth": "issue"}
-STAGED = {"take", "stage", "move", "icoll", "issue", "access"}
+OTHER_FORMS = {"take": "icoll", "stage": "icoll", "coll": "icoll", "move": "issue", "file": "issue", "depth": "issue"}
+STAGED = {"take", "stage", "move", "pack", "file", "begin", "end", "icoll", "issue", "access"}
 
 
 def read_calls(path):

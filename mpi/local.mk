@@ -18,6 +18,7 @@ mpi_sources += \
 	%reldir%/engine.c \
 	%reldir%/flatten.c \
 	%reldir%/flatten.h \
+	%reldir%/file.c \
 	%reldir%/float16.c \
 	%reldir%/float16.h \
 	%reldir%/host_mpi.h \
@@ -33,6 +34,7 @@ mpi_sources += \
 	%reldir%/map.h \
 	%reldir%/message.c \
 	%reldir%/message.h \
+	%reldir%/packing.c \
 	%reldir%/operand.c \
 	%reldir%/operand.h \
 	%reldir%/operation.c \

@@ -39,7 +39,12 @@ struct shape {
     bool two_counts; /* the receive side has a count and a type of its own */
     bool one_buffer; /* which is the receive buffer on all ranks */
     bool updates;    /* the receive buffer is also an input */
+    bool keeps_type; /* the host is called with the caller's datatype */
 };
+
+/* The host converts elements to external32, so it must know them. */
+#define READ_FILE  { { NOBODY, ONE }, { ALL, ONE }, .one_buffer = true, .keeps_type = true }
+#define WRITE_FILE { { ALL, ONE }, { NOBODY, ONE }, .keeps_type = true }
 
 static const struct shape shapes[SHUNT_NCALLS] = {
     [SHUNT_CALL_Allreduce] = { { ALL, ONE }, { ALL, ONE } },
@@ -72,6 +77,24 @@ static const struct shape shapes[SHUNT_NCALLS] = {
     [SHUNT_CALL_Mrecv] = { { NOBODY, ONE }, { ALL, ONE }, .one_buffer = true },
     [SHUNT_CALL_Sendrecv] = { { TO_PEER, ONE }, { FROM_PEER, ONE }, .two_counts = true },
     [SHUNT_CALL_Sendrecv_replace] = { { TO_PEER, ONE }, { FROM_PEER, ONE }, .one_buffer = true },
+    [SHUNT_CALL_File_read] = READ_FILE,
+    [SHUNT_CALL_File_read_all] = READ_FILE,
+    [SHUNT_CALL_File_read_at] = READ_FILE,
+    [SHUNT_CALL_File_read_at_all] = READ_FILE,
+    [SHUNT_CALL_File_read_shared] = READ_FILE,
+    [SHUNT_CALL_File_read_ordered] = READ_FILE,
+    [SHUNT_CALL_File_read_all_begin] = READ_FILE,
+    [SHUNT_CALL_File_read_at_all_begin] = READ_FILE,
+    [SHUNT_CALL_File_read_ordered_begin] = READ_FILE,
+    [SHUNT_CALL_File_write] = WRITE_FILE,
+    [SHUNT_CALL_File_write_all] = WRITE_FILE,
+    [SHUNT_CALL_File_write_at] = WRITE_FILE,
+    [SHUNT_CALL_File_write_at_all] = WRITE_FILE,
+    [SHUNT_CALL_File_write_shared] = WRITE_FILE,
+    [SHUNT_CALL_File_write_ordered] = WRITE_FILE,
+    [SHUNT_CALL_File_write_all_begin] = WRITE_FILE,
+    [SHUNT_CALL_File_write_at_all_begin] = WRITE_FILE,
+    [SHUNT_CALL_File_write_ordered_begin] = WRITE_FILE,
 };
 
 static const uint16_t families[SHUNT_NCALLS] = { SHUNT_CALL_FAMILIES };
@@ -511,7 +534,8 @@ static bool only_moves(unsigned family)
     case SHUNT_CALL_Reduce_scatter:
     case SHUNT_CALL_Reduce_scatter_block:
     case SHUNT_CALL_Reduce_local: return false;
-    default: return shapes[family].send.who != NOBODY || shapes[family].recv.who != NOBODY;
+    default:
+        return !shapes[family].keeps_type && (shapes[family].send.who != NOBODY || shapes[family].recv.who != NOBODY);
     }
 }
 

@@ -103,6 +103,18 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
          ? (void)((rc) = shunt_hook_sync_after(call, rc))                                          \
          : (void)0,                                                                                \
      LOOK_AFTER_ORPHANS)
+#define BEFORE_pack(call, rc, kept) shunt_hook_pack_before(call, rc, kept)
+#define AFTER_pack(call, rc, kept)                                                                 \
+    ((kept) ? (void)((rc) = shunt_hook_pack_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_file(call, rc, kept) shunt_hook_file_before(call, rc, kept)
+#define AFTER_file(call, rc, kept)                                                                 \
+    ((kept) ? (void)((rc) = shunt_hook_file_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_begin(call, rc, kept) shunt_hook_begin_before(call, rc, kept)
+#define AFTER_begin(call, rc, kept)                                                                 \
+    ((kept) ? (void)((rc) = shunt_hook_begin_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_end(call, rc, kept) shunt_hook_end_before(call, rc, kept)
+#define AFTER_end(call, rc, kept)                                                                 \
+    ((kept) ? (void)((rc) = shunt_hook_end_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
 #define BEFORE_comm(call, rc, kept)  ((void)(kept), shunt_hook_comm_before(call), false)
 #define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
@@ -129,6 +141,10 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_move   (!shunt_gpu_in_use())
 #define SKIP_access (!shunt_gpu_in_use())
 #define SKIP_sync   false
+#define SKIP_pack   (!shunt_gpu_in_use())
+#define SKIP_file   (!shunt_gpu_in_use())
+#define SKIP_begin  (!shunt_gpu_in_use())
+#define SKIP_end    (!shunt_gpu_in_use())
 #define SKIP_issue  (!shunt_gpu_in_use())
 #define SKIP_icoll  false
 

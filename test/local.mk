@@ -171,8 +171,10 @@ endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
-mpi_test_programs = bench_types check_accesses check_allreduce check_app check_collectives check_comms check_concurrent check_ends check_errors \
-	check_float16 check_leftovers check_life check_memory check_messages check_requests check_rows check_starts check_threads check_types \
+mpi_test_programs = bench_types check_accesses check_allreduce check_app check_collectives check_comms \
+	check_concurrent check_ends check_errors check_files check_float16 check_leftovers \
+	check_life check_memory check_messages check_packing check_requests check_rows \
+	check_starts check_threads check_types \
 	check_user check_waits
 mpi_test_shared = case comms gpu pair refer sum
 process_tests = checker allreduce collectives staged requests types float16 memory faults life linger ll128 app clients
