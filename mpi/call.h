@@ -98,6 +98,8 @@ struct shunt_wait {
  *   pack    the same for packing: shunt_hook_pack_before, shunt_hook_pack_after
  *   file    and for blocking access to files: shunt_hook_file_before, shunt_hook_file_after
  *   begin   and end: for split collectives on files
+ *   window  and attach: memory that others access: shunt_hook_window_before, shunt_hook_attach_before, which refuse that
+ *           of devices
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
  *   free    ends a communicator: shunt_hook_free before
  *   done    completes, starts or frees requests: shunt_hook_done_before, which may have other statuses written, answers
@@ -125,6 +127,8 @@ bool shunt_hook_begin_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_begin_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_end_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_end_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_window_before(struct shunt_call *call, int *rc, void **kept);
+bool shunt_hook_attach_before(struct shunt_call *call, int *rc, void **kept);
 void shunt_hook_comm_before(struct shunt_call *call);
 void shunt_hook_comm_after(struct shunt_call *call, int rc);
 void shunt_hook_free(const struct shunt_call *call);

@@ -50,6 +50,7 @@ mpi_sources += \
 	%reldir%/staged.h \
 	%reldir%/tally.c \
 	%reldir%/tally.h \
+	%reldir%/window.c \
 	%reldir%/types.c \
 	%reldir%/types.def \
 	%reldir%/types.h

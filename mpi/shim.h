@@ -115,6 +115,10 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define BEFORE_end(call, rc, kept) shunt_hook_end_before(call, rc, kept)
 #define AFTER_end(call, rc, kept)                                                                 \
     ((kept) ? (void)((rc) = shunt_hook_end_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_window(call, rc, kept) shunt_hook_window_before(call, rc, kept)
+#define AFTER_window(call, rc, kept)  ((void)(kept), LOOK_AFTER_ORPHANS)
+#define BEFORE_attach(call, rc, kept) shunt_hook_attach_before(call, rc, kept)
+#define AFTER_attach(call, rc, kept)  AFTER_window(call, rc, kept)
 #define BEFORE_comm(call, rc, kept)  ((void)(kept), shunt_hook_comm_before(call), false)
 #define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
@@ -141,6 +145,8 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_move   (!shunt_gpu_in_use())
 #define SKIP_access (!shunt_gpu_in_use())
 #define SKIP_sync   false
+#define SKIP_window false
+#define SKIP_attach (!shunt_gpu_in_use())
 #define SKIP_pack   (!shunt_gpu_in_use())
 #define SKIP_file   (!shunt_gpu_in_use())
 #define SKIP_begin  (!shunt_gpu_in_use())

@@ -175,7 +175,7 @@ mpi_test_programs = bench_types check_accesses check_allreduce check_app check_c
 	check_concurrent check_ends check_errors check_files check_float16 check_leftovers \
 	check_life check_memory check_messages check_packing check_requests check_rows \
 	check_starts check_threads check_types \
-	check_user check_waits
+	check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
 process_tests = checker allreduce collectives staged requests types float16 memory faults life linger ll128 app clients
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(addprefix $(srcdir)/%reldir%/,form.h ring.h short_float.h)

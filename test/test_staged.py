@@ -57,3 +57,8 @@ def test_many_pieces(family, program):
 def test_host_memory(family, program):
     """Counted by nobody: it is the host MPI's."""
     assert not check(family, 2, program, "H:H", "P:P")
+
+
+def test_windows_in_device_memory(family):
+    """Refused on all ranks alike, in words."""
+    mpirun(family, 2, "check_windows").checked()
