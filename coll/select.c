@@ -239,7 +239,7 @@ static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layou
  * bytes on: the slices must not be smaller than their rounding, and lines of less are not worth the end that it has.
  */
 #define DIRECT_FROM   (256 << 10)
-#define DIRECT_BETTER (8 << 20) /* than one hop, on two GPUs */
+#define DIRECT_BETTER (6 << 20) /* than one hop, on two GPUs */
 #define DIRECT_TO     (24 << 20) /* beyond, sums through rings are as fast */
 
 static bool direct_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,

@@ -233,7 +233,8 @@ def mpirun(*words, limit=60, shm="", **more):
 
 def environment(mark):
     env = {name: value for name, value in os.environ.items()
-           if not name.startswith(("SHUNT_", "OMPI_", "PMIX_", "PMI_", "LD_PRELOAD"))}
+           if not name.startswith(("SHUNT_", "OMPI_", "PMIX_", "PMI_", "LD_PRELOAD"))
+           or (REAL_GPUS and name.startswith("OMPI_MCA_"))}  # how that machine starts processes
     env.update(MEAN)
     env[MARK] = mark
     if SANITIZE:
