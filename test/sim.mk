@@ -14,7 +14,7 @@ sim_conformance_sources = \
 sim_tests = \
 	%reldir%/sim_conformance.sh \
 	%reldir%/sim_device.sh
-EXTRA_DIST += $(sim_tests) %reldir%/conformance/driver.h200 %reldir%/conformance/peers.assumed %reldir%/conformance/runtime.h200
+EXTRA_DIST += $(sim_tests) %reldir%/conformance/driver.h200 %reldir%/conformance/peers.assumed %reldir%/conformance/peers.h200 %reldir%/conformance/runtime.h200
 EXTRA_PROGRAMS =
 
 if HAVE_SIM
