@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Threads, communicators that come and go, and the ways in which processes begin and end. harness.run sees to it that
 nothing is left, neither processes nor files."""
+import re
 import shlex
 
 import pytest
@@ -88,9 +89,14 @@ def lonely(ms, mode):
 
 @pytest.mark.parametrize("mode, ms", [("kill", -1), ("kill", 7), ("exit", 15), ("abort", 3)])
 def test_survivors_end_with_an_error(mode, ms):
-    """Which is fatal by default."""
-    result = lonely(ms, mode)
-    assert "MPI_ERRORS_ARE_FATAL" in result.err, str(result)
+    """Which is fatal by default. The launcher now and then says that it has lost a message of its own, and that may be this."""
+    for _ in range(4):
+        result = lonely(ms, mode)
+        if "MPI_ERRORS_ARE_FATAL" in result.err:
+            break
+        assert re.search(r"ORTE_ERROR_LOG: Data unpack .*show_help\.c", result.err), str(result)
+    else:
+        pytest.fail(f"no survivor has ended with an error: {result}")
 
 
 def survive(ms):
