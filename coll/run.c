@@ -264,6 +264,17 @@ static bool out_of_patience(double *since)
     return seconds() - *since > PATIENCE_SECONDS && !shunt_conf->reproducible;
 }
 
+/* One more turn of waiting for a peer to publish something; why to stop, now and then. */
+static enum shunt_reason await_peer(struct waiter *w, int slot, double *since)
+{
+    wait_a_little(w);
+    if (w->turns % 64 != 0)
+        return SHUNT_REASON_NONE;
+    return !shunt_arena_alive(w->arena, slot) ? SHUNT_REASON_PEER_VETO :
+           out_of_patience(since)             ? SHUNT_REASON_TIMEOUT :
+                                                SHUNT_REASON_NONE;
+}
+
 /*
  * Open every member's scratch. A member that has not published yet is late, or on host memory: the second shows in its
  * counter. So this waits for just what the decision waits for later, and like it ends after 30 s. *proven: all links are.
@@ -284,13 +295,8 @@ static enum shunt_reason open_peers(struct waiter *w, const int *slots, bool *pr
                     continue;
                 return SHUNT_REASON_PEER_ON_HOST;
             }
-            wait_a_little(w);
-            if (w->turns % 64 != 0)
-                continue;
-            if (!shunt_arena_alive(w->arena, slots[q]))
-                return SHUNT_REASON_PEER_VETO;
-            if (out_of_patience(&since))
-                return SHUNT_REASON_TIMEOUT;
+            if ((reason = await_peer(w, slots[q], &since)) != SHUNT_REASON_NONE)
+                return reason;
         }
         if (state == SHUNT_PEER_REFUSED)
             return reason;
@@ -334,13 +340,8 @@ static enum shunt_reason prove_links(struct waiter *w, const int *slots)
             refusal = look_at_links(w, slots, &q); /* the counter first */
             return refusal == SHUNT_REASON_NONE && q >= 0 ? SHUNT_REASON_PEER_ON_HOST : refusal;
         }
-        wait_a_little(w);
-        if (w->turns % 64 != 0)
-            continue;
-        if (!shunt_arena_alive(w->arena, slots[q]))
-            return SHUNT_REASON_PEER_VETO;
-        if (out_of_patience(&since))
-            return SHUNT_REASON_TIMEOUT;
+        if ((refusal = await_peer(w, slots[q], &since)) != SHUNT_REASON_NONE)
+            return refusal;
     }
 }
 

@@ -24,6 +24,13 @@ static inline bool combines(unsigned coll)
            coll == SHUNT_COLL_EXSCAN || scatters_sums(coll);
 }
 
+/* Does everybody send to all, and hear from all? */
+static inline bool is_mutual(unsigned coll)
+{
+    return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
+           scatters_sums(coll);
+}
+
 /* Blocks of the send buffer of rank r; of its receive buffer, 0 if it gets nothing. */
 static inline uint32_t blocks_in(unsigned coll, uint32_t n, uint32_t root, uint32_t r)
 {

@@ -59,12 +59,6 @@ static void fill_head(world *w, unsigned me, uint64_t ticket, shunt_khead *head)
     head->me = (uint8_t)me;
 }
 
-static bool is_mutual(unsigned coll)
-{
-    return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
-           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
-}
-
 static void write_plan(world *w, unsigned me, const operation &o, shunt_plan *plan)
 {
     static const uint32_t flags[] = {SHUNT_PLAN_LL, SHUNT_PLAN_LL | SHUNT_PLAN_LINES, 0,

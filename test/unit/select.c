@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "coll/select.h"
+#include "test/unit/collectives.h"
 
 #define ONESHOT SHUNT_ALGO_ALLREDUCE_oneshot
 #define TWOSHOT SHUNT_ALGO_ALLREDUCE_twoshot
@@ -58,12 +59,6 @@ static void too_many_ranges(void **state)
     for (int i = 0; i < SHUNT_RANGES; i++)
         strcat(text, ",auto");
     assert_false(shunt_ranges_parse(SHUNT_COLL_ALLREDUCE, text, &ranges));
-}
-
-static bool is_mutual(unsigned coll)
-{
-    return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
-           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
 }
 
 static void check_lines(const struct shunt_demand *d, const struct shunt_layout *layout, const struct shunt_verdict *v)
