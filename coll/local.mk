@@ -7,11 +7,15 @@ coll_sources += \
 	%reldir%/algos.def \
 	%reldir%/allreduce_twoshot.c \
 	%reldir%/copy.c \
+	%reldir%/drive.c \
+	%reldir%/drive.h \
 	%reldir%/mismatch.c \
 	%reldir%/mismatch.h \
 	%reldir%/oneshot.c \
 	%reldir%/plan.c \
 	%reldir%/plan.h \
+	%reldir%/prepare.c \
+	%reldir%/prepare.h \
 	%reldir%/run.c \
 	%reldir%/run.h \
 	%reldir%/select.c \

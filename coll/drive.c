@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The queue of this process's operations; drive.h. */
+#include "coll/drive.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "base/conf.h"
+#include "coll/plan.h"
+#include "coll/select.h"
+#include "cuda/copies.h"
+
+/* How long to wait between two pokes of the host MPI's progress, and between two looks at the peers' health. */
+#define POKE_SECONDS   50e-6
+#define HEALTH_SECONDS 0.1
+
+static struct {
+    pthread_mutex_t lock;
+    struct shunt_work *arrived; /* all that have arrived and not left */
+    struct shunt_work *running; /* the one whose kernel is in flight */
+} process = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* ---- waiting ---- */
+
+double shunt_seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void shunt_wait_a_little(struct shunt_waiter *w)
+{
+    shunt_board_relax(&w->spins);
+    if (++w->turns % 64 != 0)
+        return;
+    double now = shunt_seconds();
+    if (now - w->poked > POKE_SECONDS) {
+        if (w->poked != 0 && w->progress != NULL)
+            w->progress->poke(w->progress->context);
+        w->poked = now;
+    }
+}
+
+/* ---- launching, under the lock ---- */
+
+/* The decided operation with the smallest ticket that is not launched. */
+static struct shunt_work *next_work(void)
+{
+    struct shunt_work *best = NULL;
+
+    /* Twice: while the first look went round, an operation already seen undecided may have got a smaller ticket. */
+    for (int look = 0; look < 2; look++) {
+        for (struct shunt_work *work = process.arrived; work != NULL; work = work->next) {
+            if (work->state != SHUNT_WORK_ARRIVED || shunt_round_poll(&work->round) != SHUNT_ROUND_RUN)
+                continue;
+            work->launch.ticket = shunt_round_verdict(&work->round)->ticket;
+            if (best == NULL || work->launch.ticket < best->launch.ticket)
+                best = work;
+        }
+        if (best == NULL || process.arrived->next == NULL)
+            break;
+    }
+    return best;
+}
+
+static void write_plan(struct shunt_work *work)
+{
+    const struct shunt_verdict *verdict = shunt_round_verdict(&work->round);
+    const struct shunt_post *mine = shunt_round_post(&work->round, shunt_board_rank(work->round.board));
+    struct shunt_shape shape = {
+        .n = (uint32_t)shunt_board_size(work->round.board),
+        .flags = verdict->flags,
+        .blocks = verdict->blocks,
+        .chunk = verdict->chunk,
+        .depth = SHUNT_RING_DEPTH,
+        .root = (uint32_t)mine->root,
+        .bytes = mine->count * shunt_type_size(mine->type),
+    };
+
+    shunt_algos[verdict->algo].write(&shape, (uint32_t)shunt_board_rank(work->round.board), &work->plan);
+    for (uint32_t q = 0; q < shape.n; q++)
+        work->posts[q] = shunt_round_post(&work->round, (int)q);
+    work->launch.plan = &work->plan;
+    work->launch.posts = work->posts;
+    work->planned = true;
+}
+
+static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned code, enum shunt_status status)
+{
+    work->code = code;
+    work->status = status;
+    process.running = NULL;
+    shunt_peer_done(arena, work->launch.ticket);
+    /* Release: the owner reads the rest once it sees this, and may then leave as soon as it gets the lock. */
+    __atomic_store_n(&work->state, SHUNT_WORK_FINISHED, __ATOMIC_RELEASE);
+}
+
+static void launch(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
+{
+    enum shunt_status status = shunt_launch_start(device, &work->launch);
+
+    /* Relaxed: the owner, who reads it without the lock, then looks for nothing else. */
+    __atomic_store_n(&work->state, SHUNT_WORK_LAUNCHED, __ATOMIC_RELAXED);
+    process.running = work;
+    if (status != SHUNT_OK) {
+        shunt_peer_fail(arena, work->launch.ticket);
+        finish(arena, work, SHUNT_DONE_ABORTED, status);
+    }
+}
+
+/* An operation that was launched and has yielded: is it staged now, or does it go on? */
+static void settle(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
+{
+    if (shunt_round_yield(&work->round) == SHUNT_ROUND_STAGE) {
+        shunt_launch_withdraw(device, &work->launch);
+        shunt_peer_done(arena, work->launch.ticket);
+        process.running = NULL;
+        /* Release, as in finish: the owner leaves as soon as it sees this. */
+        __atomic_store_n(&work->state, SHUNT_WORK_ARRIVED, __ATOMIC_RELEASE);
+    } else if (!shunt_round_recalled(&work->round)) {
+        work->yielded = false;
+    }
+}
+
+/* Of an operation whose part of this rank is done: are those of the others that write here, if they are not in it? */
+static bool all_arrived(struct shunt_arena *arena, const struct shunt_work *work)
+{
+    if (!(work->plan.flags & SHUNT_PLAN_ENGINES))
+        return true;
+    shunt_peer_done(arena, work->launch.ticket);
+    return shunt_copies_arrived(arena, &work->launch);
+}
+
+static void look_at_running(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
+{
+    if (work->yielded) {
+        settle(arena, device, work);
+        return;
+    }
+    unsigned code = shunt_launch_done(device, &work->launch);
+    if (code == SHUNT_DONE_AGAIN) {
+        work->yielded = shunt_round_recalled(&work->round) && shunt_launch_untouched(&work->launch);
+        if (!work->yielded)
+            launch(arena, device, work);
+    } else if (code != 0 && (code != SHUNT_DONE_OK || all_arrived(arena, work))) {
+        finish(arena, work, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
+    }
+}
+
+/* The next in the order of tickets. What has been asked to be staged is not launched, and holds up what comes later. */
+static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
+{
+    struct shunt_work *work = next_work();
+    bool asked = work != NULL && shunt_round_recalled(&work->round);
+
+    if (asked)
+        shunt_round_yield(&work->round);
+    if (work == NULL || asked)
+        return;
+    if (!work->planned)
+        write_plan(work);
+    if (shunt_launch_ready(arena, &work->launch))
+        launch(arena, device, work);
+}
+
+void shunt_drive(struct shunt_arena *arena, struct shunt_device *device)
+{
+    if (pthread_mutex_trylock(&process.lock) != 0)
+        return;
+    if (process.running != NULL)
+        look_at_running(arena, device, process.running);
+    if (process.running == NULL)
+        launch_next(arena, device);
+    pthread_mutex_unlock(&process.lock);
+}
+
+void shunt_drive_lock(void)
+{
+    pthread_mutex_lock(&process.lock);
+}
+
+void shunt_drive_unlock(void)
+{
+    pthread_mutex_unlock(&process.lock);
+}
+
+bool shunt_drive_idle(void)
+{
+    return process.arrived == NULL;
+}
+
+void shunt_drive_list(struct shunt_work *work)
+{
+    work->next = process.arrived;
+    process.arrived = work;
+}
+
+void shunt_drive_unlist(struct shunt_work *work)
+{
+    pthread_mutex_lock(&process.lock);
+    for (struct shunt_work **at = &process.arrived; *at != NULL; at = &(*at)->next) {
+        if (*at == work) {
+            *at = work->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* ---- health ---- */
+
+/* Will every member's kernel still do its part? */
+static bool all_well(const struct shunt_waiter *w, const struct shunt_work *work, const int *slots)
+{
+    for (int q = 0; q < shunt_board_size(w->board); q++) {
+        if (!shunt_arena_alive(w->arena, slots[q]) || shunt_peer_failed(w->arena, slots[q], work->launch.ticket))
+            return false;
+    }
+    return true;
+}
+
+/* Under the lock. This operation cannot be ended any more. */
+static void give_up(struct shunt_arena *arena, struct shunt_work *work, enum shunt_status status)
+{
+    shunt_peer_fail(arena, work->launch.ticket);
+    finish(arena, work, SHUNT_DONE_ABORTED, status);
+}
+
+/*
+ * Under the lock, of what is in flight. The abort word ends a kernel, whose done word then ends the operation with an error; one
+ * that has yielded has no kernel, or one that has not begun.
+ */
+static void look_at_kernel(struct shunt_waiter *w, struct shunt_device *device, struct shunt_work *work, bool well, double now)
+{
+    bool engines = work->plan.flags & SHUNT_PLAN_ENGINES;
+    /* Copy engines wait for nobody; it is this host that waits for the other's word. */
+    enum shunt_status status = !well && engines ? SHUNT_ERR_DEAD : shunt_launch_check(device);
+
+    if (!well)
+        shunt_launch_abort(device, true);
+    if (status != SHUNT_OK) {
+        give_up(w->arena, work, status);
+        return;
+    }
+    bool may_call_back = !work->yielded && !engines && !(well && shunt_conf->reproducible);
+    bool unbegun = may_call_back && shunt_launch_unbegun(device, &work->launch, now);
+    if (!well && (work->yielded || unbegun)) {
+        shunt_launch_forsake(device, &work->launch);
+        give_up(w->arena, work, SHUNT_ERR_DEAD);
+    } else if (unbegun) {
+        shunt_round_recall(&work->round, SHUNT_REASON_NO_ROOM);
+        work->yielded = shunt_round_recalled(&work->round);
+    }
+}
+
+void shunt_drive_check(struct shunt_waiter *w, struct shunt_device *device, struct shunt_work *work, const int *slots)
+{
+    double now = shunt_seconds();
+
+    w->looked = w->looked == 0 ? now : w->looked;
+    if (now - w->looked < HEALTH_SECONDS)
+        return;
+    w->looked = now;
+    pthread_mutex_lock(&process.lock);
+    bool well = all_well(w, work, slots), waits = work->planned || shunt_round_recalled(&work->round);
+    if (process.running == work)
+        look_at_kernel(w, device, work, well, now);
+    else if (!well && process.running == NULL && work->state == SHUNT_WORK_ARRIVED && waits) /* for peers, one of which will do nothing */
+        give_up(w->arena, work, SHUNT_ERR_DEAD);
+    pthread_mutex_unlock(&process.lock);
+}
+

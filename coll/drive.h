@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The queue of this process's operations: launched in ticket order, one at a time, and seen to their end. Whoever waits
+ * does it for all threads.
+ *
+ * One kernel of this process is in flight at a time. A kernel that left its start barrier is launched again, and must
+ * not be overtaken by a later ticket: the flags in scratch only grow, so a later operation would make its waits true.
+ */
+#ifndef SHUNT_COLL_DRIVE_H
+#define SHUNT_COLL_DRIVE_H
+
+#include "coll/task.h"
+#include "cuda/launch.h"
+
+enum shunt_work_state { SHUNT_WORK_ARRIVED, SHUNT_WORK_LAUNCHED, SHUNT_WORK_FINISHED };
+
+/* An operation in which this process has arrived. */
+struct shunt_work {
+    struct shunt_round round;
+    struct shunt_launch launch;
+    struct shunt_plan plan;
+    const struct shunt_post *posts[SHUNT_BOARD_RANKS];
+    enum shunt_work_state state;
+    bool planned;
+    bool yielded;  /* it has been asked to be staged after all, and nothing of it goes on here */
+    unsigned code; /* SHUNT_DONE_*, of FINISHED */
+    enum shunt_status status;
+    struct shunt_work *next;
+};
+
+/* What a call waits with. */
+struct shunt_waiter {
+    struct shunt_arena *arena;
+    struct shunt_board *board;
+    const struct shunt_progress *progress;
+    unsigned spins, turns;
+    double poked, looked;
+};
+
+/* Monotonic. */
+double shunt_seconds(void);
+
+/* One fruitless look: let others run, and now and then drive the host MPI, whose peers may be waiting for us in it. */
+void shunt_wait_a_little(struct shunt_waiter *w);
+
+/*
+ * The process's launch lock. Who arrives holds it and lists what has arrived: it may have a ticket then, and nobody may
+ * launch a later one without seeing it.
+ */
+void shunt_drive_lock(void);
+void shunt_drive_unlock(void);
+void shunt_drive_list(struct shunt_work *work);
+void shunt_drive_unlist(struct shunt_work *work); /* takes the lock itself */
+
+/* Under the lock: is nothing under way? */
+bool shunt_drive_idle(void);
+
+/* Look at the running kernel, launch what comes next. */
+void shunt_drive(struct shunt_arena *arena, struct shunt_device *device);
+
+/* Of an operation that takes long: has a member died or failed, so that it cannot end by itself, or has our GPU? */
+void shunt_drive_check(struct shunt_waiter *w, struct shunt_device *device, struct shunt_work *work, const int *slots);
+
+static inline enum shunt_work_state shunt_work_state(const struct shunt_work *work)
+{
+    /* Acquire: what there is to read of one that is finished. */
+    return __atomic_load_n(&work->state, __ATOMIC_ACQUIRE);
+}
+
+#endif

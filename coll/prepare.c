@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an operation needs before this rank arrives; prepare.h. */
+#include "coll/prepare.h"
+
+#include "base/conf.h"
+#include "coll/select.h"
+
+/* A member that neither publishes nor passes for this long is not waited for any more: a net, as on the board. */
+#define PATIENCE_SECONDS 30
+
+static enum shunt_reason buffers_reason(const struct shunt_task *task)
+{
+    size_t align = shunt_type_align(task->type);
+
+    if (task->send_mem.kind == SHUNT_MEM_HOST || task->recv_mem.kind == SHUNT_MEM_HOST)
+        return SHUNT_REASON_MIXED_BUFFERS;
+    if ((uintptr_t)task->send % align != 0 || (uintptr_t)task->recv % align != 0)
+        return SHUNT_REASON_ALIGNMENT;
+    return SHUNT_REASON_NONE;
+}
+
+/* The device that both buffers can be used on, or NULL with the reason. */
+static struct shunt_device *open_device(struct shunt_arena *arena, const struct shunt_task *task,
+                                        enum shunt_reason *reason)
+{
+    struct shunt_device *device = shunt_device_open(arena, task->recv, &task->recv_mem, reason);
+
+    if (device != NULL && task->send != task->recv)
+        device = shunt_device_open(arena, task->send, &task->send_mem, reason);
+    return device;
+}
+
+/* For waits for members that neither come nor pass; *since: 0 at their start. */
+static bool out_of_patience(double *since)
+{
+    *since = *since == 0 ? shunt_seconds() : *since;
+    return shunt_seconds() - *since > PATIENCE_SECONDS && !shunt_conf->reproducible;
+}
+
+/* One more turn of waiting for a peer to publish something; why to stop, now and then. */
+static enum shunt_reason await_peer(struct shunt_waiter *w, int slot, double *since)
+{
+    shunt_wait_a_little(w);
+    if (w->turns % 64 != 0)
+        return SHUNT_REASON_NONE;
+    return !shunt_arena_alive(w->arena, slot) ? SHUNT_REASON_PEER_VETO :
+           out_of_patience(since)             ? SHUNT_REASON_TIMEOUT :
+                                                SHUNT_REASON_NONE;
+}
+
+/*
+ * Open every member's scratch. A member that has not published yet is late, or on host memory: the second shows in its
+ * counter. So this waits for just what the decision waits for later, and like it ends after 30 s. *proven: all links are.
+ */
+static enum shunt_reason open_peers(struct shunt_waiter *w, const int *slots, bool *proven)
+{
+    int n = shunt_board_size(w->board);
+    enum shunt_reason reason = SHUNT_REASON_NONE;
+    double since = 0;
+
+    *proven = true;
+    for (int q = 0; q < n; q++) {
+        enum shunt_peer_state state;
+        while ((state = shunt_peer_open(w->arena, slots[q], &reason)) == SHUNT_PEER_MISSING) {
+            /* The counter before the card: who publishes does so before it passes. */
+            if (shunt_board_ahead(w->board, q)) {
+                if (shunt_peer_open(w->arena, slots[q], &reason) != SHUNT_PEER_MISSING)
+                    continue;
+                return SHUNT_REASON_PEER_ON_HOST;
+            }
+            if ((reason = await_peer(w, slots[q], &since)) != SHUNT_REASON_NONE)
+                return reason;
+        }
+        if (state == SHUNT_PEER_REFUSED)
+            return reason;
+        *proven &= state == SHUNT_PEER_OPEN;
+    }
+    return SHUNT_REASON_NONE;
+}
+
+/* One look at all: *unproven is a member whose link is not proven yet, or -1. */
+static enum shunt_reason look_at_links(struct shunt_waiter *w, const int *slots, int *unproven)
+{
+    enum shunt_reason refusal = SHUNT_REASON_NONE;
+
+    *unproven = -1;
+    for (int q = 0; q < shunt_board_size(w->board); q++) {
+        enum shunt_reason reason;
+        enum shunt_peer_state state = shunt_peer_open(w->arena, slots[q], &reason);
+        if (state == SHUNT_PEER_MET)
+            *unproven = q;
+        else if (state == SHUNT_PEER_REFUSED)
+            refusal = reason;
+    }
+    return refusal;
+}
+
+/*
+ * Wait until what each member writes has been seen to arrive at the others. That is the work of both sides, so all are
+ * looked at in each turn: what one waits for may be waiting for us. A member that has not met us yet is late, or on host
+ * memory, as above.
+ */
+static enum shunt_reason prove_links(struct shunt_waiter *w, const int *slots)
+{
+    double since = 0;
+
+    for (;;) {
+        int q;
+        enum shunt_reason refusal = look_at_links(w, slots, &q);
+        if (refusal != SHUNT_REASON_NONE || q < 0)
+            return refusal;
+        if (shunt_board_ahead(w->board, q)) {
+            refusal = look_at_links(w, slots, &q); /* the counter first */
+            return refusal == SHUNT_REASON_NONE && q >= 0 ? SHUNT_REASON_PEER_ON_HOST : refusal;
+        }
+        if ((refusal = await_peer(w, slots[q], &since)) != SHUNT_REASON_NONE)
+            return refusal;
+    }
+}
+
+void shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
+                        const struct shunt_task *task, struct shunt_post *post)
+{
+    uint64_t bytes = task->count * shunt_type_size(task->type);
+    int me = shunt_board_rank(board);
+    bool large = shunt_select_zero_copy(task->coll, bytes) && shunt_coll_receives(task->coll, me, task->root);
+
+    *post = (struct shunt_post){
+        .coll = task->coll,
+        .flags = task->in_place ? SHUNT_POST_IN_PLACE : 0,
+        .count = task->count,
+        .type = task->type,
+        .op = task->op,
+        .root = task->root,
+        .max_blocks = device->max_blocks,
+        .gpu = (uint16_t)device->channel,
+    };
+    bytes *= shunt_coll_blocks(task->coll, shunt_board_size(board), me, task->root);
+    shunt_place_of(arena, task->recv, bytes, &task->recv_mem, large, &post->recv);
+    post->send = (struct shunt_place){ .align = (uint32_t)((uintptr_t)task->send % 256), .id = task->send_mem.id };
+}
+
+void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepared *prepared, struct shunt_work *work)
+{
+    work->state = SHUNT_WORK_ARRIVED;
+    work->planned = work->yielded = false;
+    work->launch = (struct shunt_launch){
+        .type = task->type,
+        .op = task->op,
+        .in = task->send,
+        .out = task->recv,
+        .managed = task->send_mem.kind == SHUNT_MEM_MANAGED || task->recv_mem.kind == SHUNT_MEM_MANAGED,
+        .legacy_idle = prepared->legacy == SHUNT_LEGACY_IDLE,
+        .slots = prepared->slots,
+    };
+}
+
+/* Close what peers have declared dead, open what they offer, if nothing of this process is under way. */
+static void tidy_peers(struct shunt_arena *arena)
+{
+    if (!shunt_peers_untidy())
+        return;
+    shunt_drive_lock();
+    if (shunt_drive_idle())
+        shunt_peers_tidy(arena);
+    shunt_drive_unlock();
+}
+
+enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, struct shunt_prepared *prepared)
+{
+    uint64_t bytes = task->count * shunt_type_size(task->type);
+    bool proven;
+
+    prepared->legacy = SHUNT_LEGACY_UNKNOWN;
+    if (task->neutral)
+        return SHUNT_REASON_NEUTRAL;
+    if (shunt_select_wanted(task->coll, bytes) == SHUNT_ALGO_STAGED)
+        return SHUNT_REASON_SETTING;
+    enum shunt_reason reason = buffers_reason(task);
+    if (reason != SHUNT_REASON_NONE)
+        return reason;
+    struct shunt_device *device = open_device(w->arena, task, &reason);
+    if (device == NULL)
+        return reason;
+    if (shunt_device_blocked(device))
+        return SHUNT_REASON_NO_ROOM;
+    prepared->device = device;
+    for (int q = 0; q < shunt_board_size(w->board); q++)
+        prepared->slots[q] = shunt_board_slot(w->board, q);
+    tidy_peers(w->arena);
+    reason = open_peers(w, prepared->slots, &proven);
+    if (reason == SHUNT_REASON_NONE && !proven)
+        reason = prove_links(w, prepared->slots);
+    if (reason == SHUNT_REASON_NONE &&
+        !shunt_device_order(device, shunt_select_copies(task->coll, bytes), &prepared->legacy))
+        reason = SHUNT_REASON_CONTEXT;
+    return reason;
+}

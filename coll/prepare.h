@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an operation needs before this rank arrives: everything that can fail. */
+#ifndef SHUNT_COLL_PREPARE_H
+#define SHUNT_COLL_PREPARE_H
+
+#include "coll/drive.h"
+
+struct shunt_prepared {
+    struct shunt_device *device;
+    enum shunt_legacy legacy;
+    int slots[SHUNT_BOARD_RANKS]; /* of each rank */
+};
+
+/* Device, the peers' scratch, order behind the application's work. NONE or why this rank cannot take part. */
+enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, struct shunt_prepared *prepared);
+
+/* What this rank posts. */
+void shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
+                        const struct shunt_task *task, struct shunt_post *post);
+
+/* The operation that is to be listed once its post has arrived. */
+void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepared *prepared, struct shunt_work *work);
+
+#endif
