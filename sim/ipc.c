@@ -60,10 +60,15 @@ static int new_export(const struct sim_block *b)
     return -1;
 }
 
-/* Memory that others have open stays taken when its owner frees it. */
+/*
+ * Memory that others have open when its owner frees it. Its pages are there until they close it; whether it counts as
+ * taken is for the driver to say.
+ */
 size_t sim_export_kept(CUdevice device)
 {
     size_t bytes = 0;
+    if (!sim_has_fault(SIM_FAULT_KEPT))
+        return 0;
     for (unsigned i = 0; i < made_exports; i++) {
         struct sim_export *e = &sim.shared->exports[i];
         if (atomic_load(&e->freed) && atomic_load(&e->uses) && e->device == (uint32_t)device)
@@ -243,7 +248,7 @@ static CUresult open_handle(CUcontext ctx, const struct handle *h, CUdeviceptr *
         *address = search.found->address;
         return CUDA_SUCCESS;
     }
-    if (search.overlaps)
+    if (search.overlaps && sim_has_fault(SIM_FAULT_KEPT))
         return CUDA_ERROR_ALREADY_MAPPED;
     struct sim_export *exports = map_exports(h);
     if (!exports)

@@ -194,9 +194,11 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset,
     if (result)
         return result;
     struct sim_physical *p = of_handle(handle);
-    if (!p || !bytes || flags || offset || address % GRANULARITY || bytes % GRANULARITY ||
+    if (!p || !bytes || flags || address % GRANULARITY || bytes % GRANULARITY ||
         bytes > p->bytes || !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;
+    if (offset || bytes != p->bytes)
+        return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_block *b = calloc(1, sizeof *b);
     if (!b)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -414,7 +416,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
     struct sim_physical *p = of_handle(handle);
     if (result)
         return result;
-    if (!out || !p || flags || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
+    if (!out || !p || flags || p->imported || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
         !(p->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
         !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;

@@ -5,8 +5,8 @@
 #     hw.sh pack BUILD FOLDER         where it was built: the installation and the test programs of BUILD into FOLDER
 #     hw.sh run FOLDER [PYTEST ...]   where the GPUs are: runs the tests, under the Open MPI of that machine; arguments
 #                                     go to pytest (default: -k of what two GPUs show in a few minutes)
-#     hw.sh peers FOLDER              there too: what is assumed of the driver about memory that two GPUs share, and what
-#                                     is so (the differences; none is good)
+#     hw.sh peers FOLDER              there too: what its driver answers about memory that two GPUs share, and in what that
+#                                     differs from what two H200 said
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -47,7 +47,7 @@ END
 
 peers()
 {
-    "$1/test/driver" peers 2>&1 | tee "$1/peers.txt" | diff -u "$here/conformance/peers.assumed" - &&
+    "$1/test/driver" peers 2>&1 | tee "$1/peers.txt" | diff -u "$here/conformance/peers.h200" - &&
         echo "hw.sh: all that is assumed is so"
 }
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Tests of the simulated GPU. conformance/driver and conformance/runtime also run on hardware: what they print there is
-# in conformance/*.h200, and they must print the same on the simulation. conformance/peers.assumed is what is expected of
-# `driver peers` on two GPUs.
+# in conformance/*.h200, and they must print the same on the simulation; peers.h200 is of `driver peers`, on two GPUs.
 
 sim_conformance_sources = \
 	%reldir%/conformance/conformance.h \
@@ -14,7 +13,7 @@ sim_conformance_sources = \
 sim_tests = \
 	%reldir%/sim_conformance.sh \
 	%reldir%/sim_device.sh
-EXTRA_DIST += $(sim_tests) %reldir%/conformance/driver.h200 %reldir%/conformance/peers.assumed %reldir%/conformance/peers.h200 %reldir%/conformance/runtime.h200
+EXTRA_DIST += $(sim_tests) %reldir%/conformance/driver.h200 %reldir%/conformance/peers.h200 %reldir%/conformance/runtime.h200
 EXTRA_PROGRAMS =
 
 if HAVE_SIM

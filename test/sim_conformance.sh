@@ -10,5 +10,5 @@ for what in driver runtime; do
     diff -u "$tests/$what.h200" "sim_conformance.$what.$$" || failed=1
     rm -f "sim_conformance.$what.$$"
 done
-"$builddir/sim/shunt-sim" --gpus 2 -- "$builddir/test/conformance/driver" peers 2>&1 | diff -u "$tests/peers.assumed" - || failed=1
+"$builddir/sim/shunt-sim" --gpus 2 -- "$builddir/test/conformance/driver" peers 2>&1 | diff -u "$tests/peers.h200" - || failed=1
 exit $failed
