@@ -203,7 +203,10 @@ static int find_place(struct dl_phdr_info *info, size_t size, void *context)
 static void change_symbol(ElfW(Sym) *symbol, uintptr_t base)
 {
     uintptr_t offset = base + symbol->st_value - (uintptr_t)shunt_functions;
-    if (offset >= SHUNT_NSLOTS * SHUNT_SLOT_BYTES || !shunt_slot_may_be_absent(offset / SHUNT_SLOT_BYTES))
+    if (offset >= SHUNT_NSLOTS * SHUNT_SLOT_BYTES)
+        return;
+    enum shunt_lack lack = shunt_slot_lack(offset / SHUNT_SLOT_BYTES);
+    if (lack != SHUNT_MAY_LACK && lack != SHUNT_MEANS_NO)
         return;
     symbol->st_value = (uintptr_t)shunt_asks + offset - base;
     symbol->st_info = ELF64_ST_INFO(STB_GLOBAL, STT_GNU_IFUNC);

@@ -82,6 +82,12 @@ static void find_engine(char path[ENGINE_PATH_BYTES])
         strcpy(path, beside);
 }
 
+static bool node_has_gpu(void)
+{
+    const char *simulated = shunt_env("SHUNT_SIM_PRESET");
+    return (simulated && *simulated) || access("/dev/nvidiactl", F_OK) == 0;
+}
+
 static void *open_engine(void)
 {
     char path[ENGINE_PATH_BYTES];
@@ -120,6 +126,7 @@ static bool start_engine(void)
         .services = &services,
     };
     front.log = shunt_log;
+    front.gpu = node_has_gpu();
     if (start(&front) != SHUNT_OK)
         return false;
     for (int slot = 0; slot < SHUNT_NSLOTS; slot++)
@@ -130,12 +137,6 @@ static bool start_engine(void)
 }
 
 /* ---- which way ---- */
-
-static bool node_has_gpu(void)
-{
-    const char *simulated = shunt_env("SHUNT_SIM_PRESET");
-    return (simulated && *simulated) || access("/dev/nvidiactl", F_OK) == 0;
-}
 
 /* Find the library and decide; answers the word for shunt_mode. */
 static const char *choose_mode(const void *caller)
@@ -195,12 +196,22 @@ static int answer_no(void)
     return 0;
 }
 
+static int write_no(int gpu_type, int *is_supported)
+{
+    (void)gpu_type;
+    *is_supported = 0;
+    return 0;
+}
+
 static void *answer_missing(unsigned slot)
 {
+    enum shunt_lack lack = shunt_slot_lack(slot);
+    if (lack == SHUNT_SHOWN_MEANS_NO || lack == SHUNT_SHOWN_WRITES_NO)
+        return lack == SHUNT_SHOWN_MEANS_NO ? (void *)answer_no : (void *)write_no;
     if (!atomic_exchange_explicit(&missed[slot], 1, memory_order_relaxed))
         shunt_warn("front", "%s was called, which %s does not have", shunt_slot_name(slot),
                    have_library ? library.path : "this process");
-    return shunt_slot_answers_no(slot) ? (void *)answer_no : (void *)answer_other;
+    return lack == SHUNT_MEANS_NO ? (void *)answer_no : (void *)answer_other;
 }
 
 /* Where to go with a call whose slot was not set; called from slots.S with the slot and the return address. */

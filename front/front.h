@@ -8,6 +8,7 @@
 #ifndef SHUNT_FRONT_FRONT_H
 #define SHUNT_FRONT_FRONT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -30,6 +31,7 @@ struct shunt_thread {
 struct shunt_front {
     const char *version; /* PACKAGE_VERSION of the front */
     uint32_t digest;     /* SHUNT_CALLS_DIGEST of the front */
+    bool gpu;            /* this node has one, real or simulated */
     const struct shunt_conf *conf;
     struct shunt_log_state *log;
     struct shunt_thread *(*thread)(void);

@@ -5,16 +5,16 @@
 /* Room for the longest name: an array of arrays needs no relocation, of which 1000 would cost every process. */
 enum { NAME_BYTES = 40 };
 static const char names[][NAME_BYTES] = {
-#define SLOT(slot, name, absent) #name,
+#define SLOT(slot, name, lack) #name,
 #include "front/slots.def"
 #undef SLOT
 };
-#define SLOT(slot, name, absent) _Static_assert(sizeof #name <= NAME_BYTES, "too long: " #name);
+#define SLOT(slot, name, lack) _Static_assert(sizeof #name <= NAME_BYTES, "too long: " #name);
 #include "front/slots.def"
 #undef SLOT
 
-static const char absents[] = {
-#define SLOT(slot, name, absent) absent,
+static const unsigned char lacks[] = {
+#define SLOT(slot, name, lack) lack,
 #include "front/slots.def"
 #undef SLOT
 };
@@ -24,12 +24,7 @@ const char *shunt_slot_name(unsigned slot)
     return names[slot];
 }
 
-bool shunt_slot_may_be_absent(unsigned slot)
+enum shunt_lack shunt_slot_lack(unsigned slot)
 {
-    return absents[slot] != 0;
-}
-
-bool shunt_slot_answers_no(unsigned slot)
-{
-    return absents[slot] == 2;
+    return (enum shunt_lack)lacks[slot];
 }

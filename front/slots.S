@@ -139,26 +139,26 @@ resolve: /* w17: the slot, x30: the return address */
     .quad .Lfirst_\index
 .endm
 
-#define SLOT(index, name, absent) first index, name
+#define SLOT(index, name, lack) first index, name
 #include "front/slots.def"
 #undef SLOT
 
     .balign 16
 shunt_functions:
-#define SLOT(index, name, absent) function index, name
+#define SLOT(index, name, lack) function index, name
 #include "front/slots.def"
 #undef SLOT
 
     .balign 16
 shunt_asks:
-#define SLOT(index, name, absent) ask index, name
+#define SLOT(index, name, lack) ask index, name
 #include "front/slots.def"
 #undef SLOT
 
     .data
     .balign 8
 shunt_slots:
-#define SLOT(index, name, absent) slot index, name
+#define SLOT(index, name, lack) slot index, name
 #include "front/slots.def"
 #undef SLOT
     .size shunt_slots, . - shunt_slots

@@ -104,6 +104,8 @@ struct shunt_wait {
  *   free    ends a communicator: shunt_hook_free before
  *   done    completes, starts or frees requests: shunt_hook_done_before, which may have other statuses written, answers
  *           true if the call is done; shunt_hook_done_after (both only while shunt_requests_tracked > 0)
+ *   answer  "do you know this GPU": shunt_answer_NAME in place of the host's
+ *   kinds   gives the info of an object: shunt_hook_kinds_after completes the kinds of memory in it
  *   init    Init, Init_thread, Session_init: shunt_hook_init_before, shunt_hook_init_after
  *   final   Finalize, Session_finalize: shunt_hook_final_before, shunt_hook_final_after
  */
@@ -137,6 +139,9 @@ bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept);
 int shunt_hook_done_after(const struct shunt_wait *wait, void *kept, int rc);
 extern int shunt_requests_orphaned; /* likewise: requests that the program has freed while they were under way */
 void shunt_requests_look(void);     /* has any of them ended? After each call that may take long, while there are some */
+int shunt_answer_MPIX_Query_cuda_support(void);
+int shunt_answer_MPIX_GPU_query_support(int gpu_type, int *is_supported);
+void shunt_hook_kinds_after(const struct shunt_call *call, int rc);
 void shunt_hook_init_before(const struct shunt_call *call);
 void shunt_hook_init_after(const struct shunt_call *call, int rc);
 void shunt_hook_final_before(const struct shunt_call *call);

@@ -7,6 +7,7 @@
 #include "config.h"
 #include "mpi/float16.h"
 #include "mpi/life.h"
+#include "mpi/query.h"
 #include "mpi/shim.h"
 
 struct shunt_host_table shunt_host;
@@ -17,6 +18,8 @@ static void fill_host_table(const struct shunt_front *front)
 {
     for (const struct shunt_host_row *row = shunt_host_rows; row->symbol; row++) {
         void *function = row->slot >= 0 ? front->next[row->slot] : front->find(row->symbol);
+        if (!function && row->slot >= 0) /* Open MPI's extensions have no PMPIX_ names; that of MPIX_ comes before */
+            function = front->next[row->slot - 1];
         memcpy((char *)&shunt_host + row->offset, &function, sizeof function);
     }
 }
@@ -24,7 +27,7 @@ static void fill_host_table(const struct shunt_front *front)
 static void place_shims(const struct shunt_front *front)
 {
     for (const struct shunt_shim *shim = shunt_shims; shim->slot >= 0; shim++)
-        if (front->next[shim->slot])
+        if (front->next[shim->slot] || shim->always)
             front->target[shim->slot] = shim->function;
 }
 
@@ -48,6 +51,7 @@ enum shunt_status shunt_engine_start(const struct shunt_front *front)
     if (shunt_thread) /* started by another copy of libshunt.so, which sees the calls first */
         return SHUNT_PASS;
     shunt_thread = front->thread;
+    shunt_query_start(front->gpu);
     memcpy(shunt_next, front->next, sizeof shunt_next);
     fill_host_table(front);
     front->services->flush = shunt_life_flush;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Write what follows from calls.txt:
 
-gen.py slots CALLS               front/slots.def: SLOT(index, name, may be absent: 0 no, 1 yes, 2 yes, and that means no)
+gen.py slots CALLS               front/slots.def: SLOT(index, name, what if the host lacks it, see front/slots.h)
 gen.py ids CALLS                 call_ids.h: the ids of struct shunt_call, and which of them are forms of another
 gen.py host CALLS MPI.I          host_table.h: the host's functions
 gen.py shims CALLS MPI.I SHIM    shims.c: a check of each row, a shim of each function, and their tables
@@ -124,10 +124,17 @@ def host_args(call):
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
 
 
+def lack(call):
+    """What it means that a host lacks the function."""
+    if call.cls == "answer":
+        return "SHOWN_WRITES_NO" if call.args else "SHOWN_MEANS_NO"
+    return "MEANS_NO" if call.cls == "query" else "MAY_LACK" if call.newer else "ALL_HAVE"
+
+
 def write_slots(calls):
     for call in [c for c in calls if c.slot >= 0]:
         for i, symbol in enumerate(symbols(call)):
-            print(f"SLOT({call.slot + i}, {symbol}, {call.newer + (call.cls == 'query')})")
+            print(f"SLOT({call.slot + i}, {symbol}, SHUNT_{lack(call)})")
 
 
 def write_ids(calls, digest):
@@ -154,7 +161,7 @@ def write_shims(calls, functions, template):
             types = dict.fromkeys((declare(call), declare(call, older=True)))
             same = " || ".join(f"__builtin_types_compatible_p(__typeof__({symbol}), int({t}))" for t in types)
             print(f'_Static_assert({same}, "calls.txt: {call.name}");')
-    shims = [(call, call.slot + i, s) for call in calls if call.cls not in ("pass", "query", "host")
+    shims = [(call, call.slot + i, s) for call in calls if call.cls not in ("pass", "query", "answer", "host")
              for i, s in enumerate(symbols(call))]
     for call, slot, symbol in shims:
         values = {"SYMBOL": symbol, "PARAMS": declare(call), "ARGS": ", ".join(a.name for a in call.args),
@@ -162,7 +169,9 @@ def write_shims(calls, functions, template):
                   "CLASS": call.cls, "STRUCT": "shunt_wait" if call.cls == "done" else "shunt_call"}
         print(re.sub(r"@(\w+)@", lambda m: values[m[1]], template))
     print("const struct shunt_shim shunt_shims[] = {\n" +
-          "".join(f"    {{{slot}, (void *)shim_{symbol}}},\n" for _, slot, symbol in shims) + "    {-1, 0},\n};\n")
+          "".join(f"    {{{slot}, (void *)shim_{symbol}, false}},\n" for _, slot, symbol in shims) +
+          "".join(f"    {{{c.slot + i}, (void *)shunt_answer_{c.name}, true}},\n" for c in calls if c.cls == "answer"
+                  for i in (0, 1)) + "    {-1, 0, false},\n};\n")
     print("const struct shunt_host_row shunt_host_rows[] = {\n" + "".join(
         f'    {{offsetof(struct shunt_host_table, {c.name}), {c.slot + (c.slot >= 0)}, "{symbols(c)[1]}"}},\n'
         for c in calls) + "    {0, -1, 0},\n};")

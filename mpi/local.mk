@@ -43,6 +43,8 @@ mpi_sources += \
 	%reldir%/packed.h \
 	%reldir%/partition.c \
 	%reldir%/patterns.c \
+	%reldir%/query.c \
+	%reldir%/query.h \
 	%reldir%/request.c \
 	%reldir%/request.h \
 	%reldir%/shim.h \

@@ -30,6 +30,7 @@ extern struct shunt_thread *(*shunt_thread)(void);
 struct shunt_shim {
     int slot;
     void *function;
+    bool always; /* also where the host lacks the function */
 };
 extern const struct shunt_shim shunt_shims[];
 
@@ -123,6 +124,8 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
 #define AFTER_free(call, rc, kept)   ((void)(kept))
+#define BEFORE_kinds(call, rc, kept) ((void)(kept), false)
+#define AFTER_kinds(call, rc, kept)  (shunt_hook_kinds_after(call, rc), LOOK_AFTER_ORPHANS)
 #define BEFORE_done(call, rc, kept)                                                                \
     (__atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0 && shunt_hook_done_before(call, rc, kept))
 #define AFTER_done(call, rc, kept)                                                                 \
@@ -146,6 +149,7 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_access (!shunt_gpu_in_use())
 #define SKIP_sync   false
 #define SKIP_window false
+#define SKIP_kinds  false
 #define SKIP_attach (!shunt_gpu_in_use())
 #define SKIP_pack   (!shunt_gpu_in_use())
 #define SKIP_file   (!shunt_gpu_in_use())

@@ -50,7 +50,7 @@ static inline int form_finish(int rc)
     return rc;
 }
 
-#if defined OPEN_MPI && MPI_VERSION < 4
+#if defined OPEN_MPI && OMPI_MAJOR_VERSION < 5 /* Open MPI 5 says that it is MPI 3.1, and has those of MPI 4 */
 #define FORM_INIT(name, suffix) MPIX_##name##_init
 #else
 #define FORM_INIT(name, suffix) MPI_##name##_init##suffix

@@ -232,7 +232,7 @@ check-local:
 endif
 EXTRA_DIST += %reldir%/test_comm.py %reldir%/test_info.py %reldir%/test_install.py
 
-front_test_programs = absent.c calls.F90 calls.c calls.py fake.c host.c init.c jump.c plugin.c race.c tool.c
+front_test_programs = absent.c calls.F90 calls.c calls.py fake.c host.c init.c jump.c plugin.c query.c race.c tool.c
 EXTRA_DIST += %reldir%/test_front.py $(front_test_programs:%=%reldir%/front/%)
 
 # Run by hand: what shunt costs on host memory

@@ -399,6 +399,35 @@ def test_calling_a_function_that_is_absent(settings, how, compiled):
     assert "answer 16 hip 0\n" in result.out
 
 
+# ---- may device memory be handed to this MPI? ----
+
+def kinds(text):
+    """What the program was told of kinds of memory, by the object that it asked: a set each."""
+    return {of: set(found.split(",")) - {"-"} for of, found in re.findall(r"^(\w+) kinds: (\S+)$", text, re.M)}
+
+
+def test_asking_for_device_memory(family, compiled, tmp_path):
+    """Yes with an engine on a node with a GPU, however a program asks; else what the host says, or no."""
+    program = compiled(family, "query.c", "-ldl")
+
+    def ask(**more):
+        result = one_rank(family, program, tmp_path / "file", **more).good()
+        return re.search(r"after: (.*)", result.out)[1], result.out
+
+    alone, told_alone = ask(preload=None)
+    lines, told = ask(settings=ENGINE)
+    assert lines == "call 1 weak 1 dlsym 1 gpu 1 other 0"
+    assert family != "openmpi" or f"before: {lines}" in told
+    more = {"cuda", "cuda:host", "cuda:device", "cuda:managed"}
+    assert {"world", "copy", "file"} <= set(kinds(told)) == set(kinds(told_alone))
+    for of, found in kinds(told).items():
+        assert found == kinds(told_alone)[of] | {"mpi", "system"} | more, told
+    off = [{**ENGINE, "SHUNT_DISABLE": "1"}] + ([] if node_has_gpu() else [{}])
+    for settings in off:
+        without, told = ask(settings=settings)
+        assert without == alone.replace("-1", "0") and kinds(told) == kinds(told_alone)
+
+
 # ---- what it cannot serve ----
 
 def fake(compiled, name):
