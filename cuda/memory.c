@@ -43,9 +43,16 @@ static const struct stack *own_stack(void)
     return own;
 }
 
+/*
+ * What somebody who called us has on its stack lies above our own frame. Below may be anything: of a stack without a limit
+ * (ulimit -s unlimited) the C library says that it begins where the last mapping ended when it was asked, and the next
+ * mappings, of a GPU's memory too, come there. A frame that is not on the thread's stack is a coroutine's.
+ */
 static bool on_stack(const struct stack *stack, uintptr_t p)
 {
-    return p >= stack->low && p < stack->high;
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+
+    return stack->low <= frame && frame <= p && p < stack->high;
 }
 
 /* Where the brk heap begins: field 47 of /proc/self/stat, counted from 3 behind the command's closing parenthesis. */

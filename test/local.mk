@@ -84,6 +84,11 @@ check_PROGRAMS += %reldir%/unit/mailbox %reldir%/unit/registry
 %canon_reldir%_unit_registry_SOURCES = %reldir%/unit/registry.c cuda/mailbox.c cuda/registry.c cuda/vmm.c
 %canon_reldir%_unit_registry_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_registry_LDADD = libbase.la $(CMOCKA_LIBS)
+# Which memory is surely the host's
+check_PROGRAMS += %reldir%/unit/memory
+%canon_reldir%_unit_memory_SOURCES = %reldir%/unit/memory.c cuda/memory.c
+%canon_reldir%_unit_memory_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_memory_LDADD = $(CMOCKA_LIBS)
 # Orders to a kernel that lingers; the kernel is the test's
 check_PROGRAMS += %reldir%/unit/linger
 %canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c cuda/linger.c
