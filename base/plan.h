@@ -33,6 +33,9 @@
 #define SHUNT_PLAN_BLOCKS  64
 #define SHUNT_PLAN_TEAMS   2
 
+/* In place of the number of a slice: there is none. */
+#define SHUNT_NO_SLICE 255
+
 enum shunt_space {
     SHUNT_SPACE_IN,       /* my send buffer */
     SHUNT_SPACE_OUT,      /* the receive buffer of `rank` */

@@ -17,15 +17,15 @@ void shunt_plan_copies(struct shunt_plan *plan, const struct shunt_hop *hop)
 
     for (uint32_t k = 0; k < plan->n; k++) {
         uint8_t q = (uint8_t)shunt_plan_after(plan, k);
-        if (q != plan->me && hop->send[q] != SHUNT_PLAN_NONE) {
+        if (q != plan->me && hop->send[q] != SHUNT_NO_SLICE) {
             shunt_plan_pair(plan, copy, (struct shunt_ref){ .space = SHUNT_SPACE_IN, .slice = hop->send[q] },
                             (struct shunt_ref){ .space = SHUNT_SPACE_OUT, .rank = q, .slice = hop->to[q] });
             copy->raise |= 1ull << q;
         }
-        if (q != plan->me && hop->recv[q] != SHUNT_PLAN_NONE)
+        if (q != plan->me && hop->recv[q] != SHUNT_NO_SLICE)
             senders |= 1ull << q;
     }
-    if (hop->recv[plan->me] != SHUNT_PLAN_NONE)
+    if (hop->recv[plan->me] != SHUNT_NO_SLICE)
         shunt_plan_pair(plan, copy, (struct shunt_ref){ .space = SHUNT_SPACE_IN, .slice = hop->send[plan->me] },
                         (struct shunt_ref){ .space = SHUNT_SPACE_OUT, .rank = (uint8_t)plan->me,
                                             .slice = hop->recv[plan->me] });

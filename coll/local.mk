@@ -6,6 +6,9 @@ coll_sources += \
 	%reldir%/algo.h \
 	%reldir%/algos.def \
 	%reldir%/allreduce_twoshot.c \
+	%reldir%/colls.c \
+	%reldir%/colls.def \
+	%reldir%/colls.h \
 	%reldir%/copy.c \
 	%reldir%/drive.c \
 	%reldir%/drive.h \

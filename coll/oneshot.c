@@ -83,7 +83,7 @@ static void describe_bcast(const struct shunt_shape *shape, uint32_t me, struct 
     if (me == shape->root) {
         send_vector(hop, 0, shape->n - 1);
         memset(hop->to, 0, shape->n);
-        hop->send[me] = SHUNT_PLAN_NONE;
+        hop->send[me] = SHUNT_NO_SLICE;
     } else {
         hop->recv[shape->root] = hop->from[shape->root] = 0;
     }

@@ -78,7 +78,7 @@ enum { DATA, READ }; /* signals: a chunk lies in my scratch; the chunk that I se
 
 void shunt_hop_begin(struct shunt_hop *hop)
 {
-    memset(hop, SHUNT_PLAN_NONE, sizeof *hop);
+    memset(hop, SHUNT_NO_SLICE, sizeof *hop);
 }
 
 /* To whom it sends; from whom something comes. */
@@ -87,7 +87,7 @@ static uint64_t receivers(const struct shunt_plan *plan, const struct shunt_hop 
     uint64_t mask = 0;
 
     for (uint32_t q = 0; q < plan->n; q++)
-        mask |= (uint64_t)(q != plan->me && hop->send[q] != SHUNT_PLAN_NONE) << q;
+        mask |= (uint64_t)(q != plan->me && hop->send[q] != SHUNT_NO_SLICE) << q;
     return mask;
 }
 
@@ -96,7 +96,7 @@ static uint64_t senders(const struct shunt_plan *plan, const struct shunt_hop *h
     uint64_t mask = 0;
 
     for (uint32_t q = 0; q < plan->n; q++)
-        mask |= (uint64_t)(q != plan->me && hop->recv[q] != SHUNT_PLAN_NONE) << q;
+        mask |= (uint64_t)(q != plan->me && hop->recv[q] != SHUNT_NO_SLICE) << q;
     return mask;
 }
 
@@ -107,7 +107,7 @@ static void send_step(struct shunt_plan *plan, const struct shunt_hop *hop, uint
     send->wait[0] = (struct shunt_wait){ to, READ, (uint8_t)plan->depth };
     for (uint32_t k = 1; k < plan->n; k++) {
         uint8_t q = (uint8_t)shunt_plan_after(plan, k), slice = hop->send[q];
-        if (slice != SHUNT_PLAN_NONE)
+        if (slice != SHUNT_NO_SLICE)
             shunt_plan_pair(plan, send, (struct shunt_ref){ .space = SHUNT_SPACE_IN, .slice = slice },
                             (struct shunt_ref){ SHUNT_SPACE_SCRATCH0, q, (uint8_t)plan->me, slice });
     }
@@ -125,7 +125,7 @@ static struct shunt_ref source(const struct shunt_plan *plan, const struct shunt
 
 static void receive_step(struct shunt_plan *plan, const struct shunt_hop *hop, uint64_t to)
 {
-    bool combines = hop->out != SHUNT_PLAN_NONE;
+    bool combines = hop->out != SHUNT_NO_SLICE;
     uint64_t from = senders(plan, hop);
     struct shunt_step *take = shunt_plan_step(plan, combines ? SHUNT_STEP_REDUCE : SHUNT_STEP_COPY, 1, 0);
     struct shunt_ref result = { .space = SHUNT_SPACE_OUT, .rank = (uint8_t)plan->me };
@@ -133,7 +133,7 @@ static void receive_step(struct shunt_plan *plan, const struct shunt_hop *hop, u
     /* For my own senders too: in place, the result overwrites what they send. */
     take->wait[0] = (struct shunt_wait){ from | (uint64_t)(from != 0 && to != 0) << plan->me, DATA, 0 };
     for (uint32_t q = 0; q < plan->n; q++) {
-        if (hop->recv[q] == SHUNT_PLAN_NONE)
+        if (hop->recv[q] == SHUNT_NO_SLICE)
             continue;
         result.slice = hop->recv[q];
         if (combines)
@@ -155,7 +155,7 @@ void shunt_plan_exchange(struct shunt_plan *plan, const struct shunt_hop *hop)
     if (to != 0)
         send_step(plan, hop, to);
     for (uint32_t q = 0; q < plan->n; q++) {
-        if (hop->recv[q] != SHUNT_PLAN_NONE) {
+        if (hop->recv[q] != SHUNT_NO_SLICE) {
             receive_step(plan, hop, to);
             break;
         }

@@ -11,8 +11,7 @@ void shunt_plan_begin(struct shunt_plan *plan, const struct shunt_shape *shape, 
 /* The same, of as many blocks of shape->bytes as there are ranks: these are the slices. */
 void shunt_plan_begin_blocks(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me);
 
-/* What one rank does in an exchange (base/plan.h); what is SHUNT_PLAN_NONE does not happen. */
-#define SHUNT_PLAN_NONE 255
+/* What one rank does in an exchange (base/plan.h); what is SHUNT_NO_SLICE does not happen. */
 struct shunt_hop {
     uint8_t send[SHUNT_PLAN_RANKS]; /* [q]: the slice of the send buffer that goes to rank q; [me]: that stays here */
     uint8_t recv[SHUNT_PLAN_RANKS]; /* [q]: the slice of the receive buffer where rank q's goes; combining: any */

@@ -137,11 +137,12 @@ static void refuse(const char *setting, const char *value, unsigned coll)
 void shunt_select_start(void)
 {
     name_statistics();
-#define X(id, word)                                                                                \
-    if (!shunt_ranges_parse(SHUNT_COLL_##id, shunt_conf->word, &user_ranges[SHUNT_COLL_##id]))     \
-        refuse("SHUNT_" #id, shunt_conf->word, SHUNT_COLL_##id);
-    SHUNT_DEVICE_COLLS(X)
-#undef X
+#define STAGED_COLLECTIVE(...)
+#define COLLECTIVE(ID, word, ...)                                                                  \
+    if (!shunt_ranges_parse(SHUNT_COLL_##ID, shunt_conf->word, &user_ranges[SHUNT_COLL_##ID]))     \
+        refuse("SHUNT_" #ID, shunt_conf->word, SHUNT_COLL_##ID);
+#include "coll/colls.def"
+#undef COLLECTIVE
 }
 
 int shunt_select_wanted(unsigned coll, uint64_t bytes)
@@ -182,12 +183,6 @@ static struct tuning tune(unsigned coll, int n)
     return best;
 }
 
-static bool is_mutual(unsigned coll)
-{
-    return coll == SHUNT_COLL_ALLREDUCE || coll == SHUNT_COLL_ALLGATHER || coll == SHUNT_COLL_ALLTOALL ||
-           coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
-}
-
 static uint32_t least(uint64_t a, uint64_t b)
 {
     return (uint32_t)(a < b ? a : b);
@@ -210,7 +205,7 @@ static uint32_t line_blocks(const struct shunt_demand *demand, uint64_t bytes, u
 
     if (units <= room)
         return blocks;
-    if (!is_mutual(demand->coll))
+    if (!shunt_coll_mutual(demand->coll))
         return 0;
     uint32_t most = least(blocks, room / (SHUNT_LINE_LAP * warps));
     /* So few warps do not fill the links, as rings do. */

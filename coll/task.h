@@ -6,63 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "coll/colls.h"
 #include "cuda/gpu.h"
 #include "cuda/types.h"
-
-/* Calls that are always staged, and counted as such. */
-#define SHUNT_OTHERS(X)                                                                            \
-    X(GATHERV, gatherv)                                                                            \
-    X(SCATTERV, scatterv)                                                                          \
-    X(ALLGATHERV, allgatherv)                                                                      \
-    X(ALLTOALLV, alltoallv)                                                                        \
-    X(ALLTOALLW, alltoallw)                                                                        \
-    X(NEIGHBOR_ALLGATHER, neighbor_allgather)                                                      \
-    X(NEIGHBOR_ALLGATHERV, neighbor_allgatherv)                                                    \
-    X(NEIGHBOR_ALLTOALL, neighbor_alltoall)                                                        \
-    X(NEIGHBOR_ALLTOALLV, neighbor_alltoallv)                                                      \
-    X(NEIGHBOR_ALLTOALLW, neighbor_alltoallw)                                                      \
-    X(REDUCE_LOCAL, reduce_local)                                                                  \
-    X(SEND, send)                                                                                  \
-    X(RECV, recv)                                                                                  \
-    X(SENDRECV, sendrecv)                                                                          \
-    X(PUT, put)                                                                                    \
-    X(GET, get)                                                                                    \
-    X(ACCUMULATE, accumulate)                                                                      \
-    X(PACK, pack)                                                                                  \
-    X(UNPACK, unpack)                                                                              \
-    X(FILE_READ, file_read)                                                                        \
-    X(FILE_WRITE, file_write)
-
-/* The collectives that have device algorithms (coll/algos.def) */
-#define SHUNT_DEVICE_COLLS(X)                                                                      \
-    X(ALLREDUCE, allreduce)                                                                        \
-    X(BCAST, bcast)                                                                                \
-    X(REDUCE, reduce)                                                                              \
-    X(SCAN, scan)                                                                                  \
-    X(EXSCAN, exscan)                                                                              \
-    X(REDUCE_SCATTER_BLOCK, reduce_scatter_block)                                                  \
-    X(REDUCE_SCATTER, reduce_scatter)                                                              \
-    X(GATHER, gather)                                                                              \
-    X(SCATTER, scatter)                                                                            \
-    X(ALLGATHER, allgather)                                                                        \
-    X(ALLTOALL, alltoall)
-
-/* X(id, word): the calls that take device memory */
-#define SHUNT_COLLS(X) SHUNT_DEVICE_COLLS(X) SHUNT_OTHERS(X)
-
-enum shunt_coll {
-#define X(id, word) SHUNT_COLL_##id,
-    SHUNT_COLLS(X)
-#undef X
-    SHUNT_NCOLLS
-};
-
-const char *shunt_coll_name(unsigned coll);
-
-/* Does rank `me` get anything; from rank `q`; how many blocks has its receive buffer? */
-bool shunt_coll_receives(unsigned coll, int me, int root);
-bool shunt_coll_sends(unsigned coll, int q, int me, int root);
-uint64_t shunt_coll_blocks(unsigned coll, int n, int me, int root);
 
 struct shunt_task {
     enum shunt_coll coll;

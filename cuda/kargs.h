@@ -90,7 +90,6 @@ struct shunt_ll_op {
  * Who sends what to whom, and what becomes of it: a plan whose every rank sends once and receives once, as far as it
  * does (base/plan.h). Kernels that combine put the result into one slice; those that move put each rank's data into one.
  */
-#define SHUNT_NO_SLICE 255
 struct shunt_exchange {
     uint8_t send[SHUNT_KRANKS]; /* [q]: the slice of my send buffer that rank q gets; [me]: that I use myself */
     uint8_t recv[SHUNT_KRANKS]; /* [q]: where what rank q sends goes; of a kernel that combines: any, if it counts */

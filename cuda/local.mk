@@ -36,7 +36,7 @@ cuda_sources += \
 	%reldir%/registry.c \
 	%reldir%/room.c \
 	%reldir%/registry.h \
-	%reldir%/shape.c \
+	%reldir%/outline.c \
 	%reldir%/stage.c \
 	%reldir%/stage.h \
 	%reldir%/types.c \

@@ -37,7 +37,7 @@ static uint64_t loops_count(const struct shunt_loop *loops, uint32_t levels)
     return n;
 }
 
-static void make_nests(const struct shunt_shape *shape, struct shunt_pattern *pattern)
+static void make_nests(const struct shunt_outline *shape, struct shunt_pattern *pattern)
 {
     uint64_t start = 0;
 
@@ -53,7 +53,7 @@ static void make_nests(const struct shunt_shape *shape, struct shunt_pattern *pa
     pattern->list_bytes = start;
 }
 
-static void make_blocks(const struct shunt_shape *shape, struct shunt_pattern *pattern)
+static void make_blocks(const struct shunt_outline *shape, struct shunt_pattern *pattern)
 {
     uint64_t start = 0;
 
@@ -71,7 +71,7 @@ static void make_blocks(const struct shunt_shape *shape, struct shunt_pattern *p
 /* More pieces than this without loops are blocks. */
 enum { FEW = 8 };
 
-static enum shunt_status make_list(const struct shunt_shape *shape, struct shunt_pattern *pattern)
+static enum shunt_status make_list(const struct shunt_outline *shape, struct shunt_pattern *pattern)
 {
     bool plain = shape->n > FEW, uniform = true;
 
@@ -105,7 +105,7 @@ static void add_reach(const struct shunt_loop *loops, uint32_t levels, int64_t *
     }
 }
 
-static void find_bounds(const struct shunt_shape *shape, struct shunt_pattern *pattern)
+static void find_bounds(const struct shunt_outline *shape, struct shunt_pattern *pattern)
 {
     uint64_t bits = 16;
 
@@ -127,7 +127,7 @@ static void find_bounds(const struct shunt_shape *shape, struct shunt_pattern *p
     pattern->granule = (uint32_t)(bits & -bits);
 }
 
-enum shunt_status shunt_pattern_make(const struct shunt_shape *shape, int64_t extent, struct shunt_pattern **pattern_p)
+enum shunt_status shunt_pattern_make(const struct shunt_outline *shape, int64_t extent, struct shunt_pattern **pattern_p)
 {
     struct shunt_pattern *pattern = calloc(1, sizeof *pattern);
 

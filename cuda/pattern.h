@@ -6,7 +6,7 @@
  * its own) or plain blocks, which take less memory where there are many without any order. Packed order is the order of
  * the list inside the loops; loops are listed innermost first.
  *
- * It is made by a shape: start one, append blocks and other shapes, repeat it, and make the pattern from it.
+ * It is made by an outline: start one, append blocks and other outlines, repeat it, and make the pattern from it.
  */
 #ifndef SHUNT_CUDA_PATTERN_H
 #define SHUNT_CUDA_PATTERN_H
@@ -78,7 +78,7 @@ enum shunt_status shunt_pattern_walk(const struct shunt_pattern *pattern, uint64
 
 /* ---- making one ---- */
 
-/* Loops of a piece; number 0 of a shape is that without loops. */
+/* Loops of a piece; number 0 of an outline is that without loops. */
 struct shunt_loops {
     uint32_t levels;
     struct shunt_loop loops[SHUNT_LOOPS];
@@ -87,10 +87,10 @@ struct shunt_loops {
 struct shunt_strip {
     int64_t offset;
     uint64_t length;
-    uint32_t loops; /* number of its loops in the shape */
+    uint32_t loops; /* number of its loops in the outline */
 };
 
-struct shunt_shape {
+struct shunt_outline {
     struct shunt_strip *pieces;
     size_t n, room;
     struct shunt_loops *sets;
@@ -99,25 +99,25 @@ struct shunt_shape {
     struct shunt_loop outer[SHUNT_LOOPS];
 };
 
-enum { SHUNT_PIECES = 1 << 22 }; /* of a shape at most: more is SHUNT_ERR_LIMIT */
+enum { SHUNT_PIECES = 1 << 22 }; /* of an outline at most: more is SHUNT_ERR_LIMIT */
 
-#define SHUNT_SHAPE_EMPTY { .pieces = NULL }
+#define SHUNT_OUTLINE_EMPTY { .pieces = NULL }
 
-void shunt_shape_free(struct shunt_shape *shape);
+void shunt_outline_free(struct shunt_outline *outline);
 
-enum shunt_status shunt_shape_block(struct shunt_shape *shape, int64_t offset, uint64_t length);
+enum shunt_status shunt_outline_block(struct shunt_outline *outline, int64_t offset, uint64_t length);
 
 /* Append `count` times what `part` is, `stride` bytes apart, all of it moved by `offset`. */
-enum shunt_status shunt_shape_add(struct shunt_shape *shape, const struct shunt_shape *part, int64_t offset,
+enum shunt_status shunt_outline_add(struct shunt_outline *outline, const struct shunt_outline *part, int64_t offset,
                                   uint64_t count, int64_t stride);
 
 /* All of it `count` times. */
-enum shunt_status shunt_shape_repeat(struct shunt_shape *shape, uint64_t count, int64_t stride);
+enum shunt_status shunt_outline_repeat(struct shunt_outline *outline, uint64_t count, int64_t stride);
 
 /* Find loops among its pieces. */
-enum shunt_status shunt_shape_fold(struct shunt_shape *shape);
+enum shunt_status shunt_outline_fold(struct shunt_outline *outline);
 
 /* With one reference. */
-enum shunt_status shunt_pattern_make(const struct shunt_shape *shape, int64_t extent, struct shunt_pattern **pattern);
+enum shunt_status shunt_pattern_make(const struct shunt_outline *outline, int64_t extent, struct shunt_pattern **pattern);
 
 #endif

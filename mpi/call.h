@@ -85,9 +85,8 @@ struct shunt_wait {
  *   pass    no shim at all: the slot leads straight to the host
  *   depth   only counts the depth (calls that call covered ones inside themselves: I/O, windows ...)
  *   coll    a collective that we do not take: shunt_hook_coll before
- *   take    a collective that we take: shunt_hook_take before; answers true if the call is done
- *   stage   a collective that takes device buffers by way of host memory: shunt_hook_stage_before, which may put other
- *           buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
+ *   stage   a collective that takes device buffers, on the GPUs or by way of host memory: shunt_hook_stage_before, which may
+ *           put other buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
  *   move    any other call that takes device buffers by way of host memory: as stage, with shunt_hook_move_before and
  *           shunt_hook_move_after, while the process uses CUDA
  *   issue   begins an operation and creates its request: shunt_hook_issue_before, which may put other buffers into the
@@ -110,7 +109,6 @@ struct shunt_wait {
  *   final   Finalize, Session_finalize: shunt_hook_final_before, shunt_hook_final_after
  */
 void shunt_hook_coll(const struct shunt_call *call);
-bool shunt_hook_take(const struct shunt_call *call, int *rc);
 bool shunt_hook_stage_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);

@@ -2,7 +2,7 @@
 /*
  * Calls on the GPUs; device.h.
  *
- * A table says for each collective on which ranks its buffers count. Where one does not, the other stands for it: a task
+ * A table says for each collective on which ranks its buffers count (coll/colls.def). Where one does not, the other stands for it: a task
  * always has two, of which kernels touch what the collective's plan has. Kernels move bytes and know no datatypes, so both
  * sides must be without gaps, and what they bring and get must be as many bytes.
  */
@@ -16,6 +16,7 @@
 #include "mpi/classify.h"
 #include "mpi/flatten.h"
 #include "mpi/life.h"
+#include "mpi/operand.h"
 #include "mpi/types.h"
 
 /* ---- running ---- */
@@ -84,49 +85,14 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
 
 /* ---- tasks of collectives ---- */
 
-/* On which ranks a buffer counts. */
-enum who { ALL, ROOT, LATER }; /* LATER: all but rank 0; in place that has its input there */
-
-struct shape {
-    enum shunt_coll coll;
-    enum who sends, receives;
-    bool two_types;  /* the receive side has a count and a type of its own */
-    bool one_buffer; /* which is the receive buffer, on all ranks */
-    bool rooted, combines;
-    bool counts; /* has one for each rank, in an array */
-};
-
-static const struct shape *find_shape(unsigned id)
+/* A buffer that does not count is replaced by the other; Exscan's rank 0 has its input there in place. */
+static bool does_count(enum shunt_who who, const struct shunt_call *call, const struct shunt_comm *comm)
 {
-    static const struct shape bcast = { SHUNT_COLL_BCAST, ALL, ALL, .one_buffer = true, .rooted = true },
-        reduce = { SHUNT_COLL_REDUCE, ALL, ROOT, .rooted = true, .combines = true },
-        scan = { SHUNT_COLL_SCAN, ALL, ALL, .combines = true },
-        exscan = { SHUNT_COLL_EXSCAN, ALL, LATER, .combines = true },
-        reduce_scatter_block = { SHUNT_COLL_REDUCE_SCATTER_BLOCK, ALL, ALL, .combines = true },
-        reduce_scatter = { SHUNT_COLL_REDUCE_SCATTER, ALL, ALL, .combines = true, .counts = true },
-        gather = { SHUNT_COLL_GATHER, ALL, ROOT, .two_types = true, .rooted = true },
-        scatter = { SHUNT_COLL_SCATTER, ROOT, ALL, .two_types = true, .rooted = true },
-        allgather = { SHUNT_COLL_ALLGATHER, ALL, ALL, .two_types = true },
-        alltoall = { SHUNT_COLL_ALLTOALL, ALL, ALL, .two_types = true };
-
-    switch (id) {
-    case SHUNT_CALL_Bcast: return &bcast;
-    case SHUNT_CALL_Reduce: return &reduce;
-    case SHUNT_CALL_Scan: return &scan;
-    case SHUNT_CALL_Exscan: return &exscan;
-    case SHUNT_CALL_Reduce_scatter_block: return &reduce_scatter_block;
-    case SHUNT_CALL_Reduce_scatter: return &reduce_scatter;
-    case SHUNT_CALL_Gather: return &gather;
-    case SHUNT_CALL_Scatter: return &scatter;
-    case SHUNT_CALL_Allgather: return &allgather;
-    case SHUNT_CALL_Alltoall: return &alltoall;
-    default: return NULL;
+    switch (who) {
+    case SHUNT_WHO_ROOT: return comm->rank == call->root;
+    case SHUNT_WHO_LATER: return comm->rank > 0 || call->sendbuf == MPI_IN_PLACE;
+    default: return true;
     }
-}
-
-static bool does_count(enum who who, const struct shunt_call *call, const struct shunt_comm *comm)
-{
-    return who == ALL || (who == ROOT ? comm->rank == call->root : comm->rank > 0 || call->sendbuf == MPI_IN_PLACE);
 }
 
 /* One side of the call on this rank. */
@@ -135,12 +101,13 @@ struct side {
     char *buffer;
     MPI_Count count;
     MPI_Datatype datatype;
+    const struct shunt_mpi_type *type; /* NULL: derived */
 };
 
 /* Bytes of a block of the side; 0: the memory has gaps, or there is nothing. */
 static uint64_t block_bytes(const struct side *side)
 {
-    const struct shunt_mpi_type *type = shunt_types_find(side->datatype);
+    const struct shunt_mpi_type *type = side->type;
     uint64_t bytes = 0;
 
     if (side->count <= 0)
@@ -155,18 +122,18 @@ static uint64_t block_bytes(const struct side *side)
 }
 
 /* The sides in place: one takes its buffer, and all else, from the other. False: the call is wrong. */
-static bool settle_in_place(const struct shape *shape, const struct shunt_comm *comm, struct side *send,
-                            struct side *recv, struct shunt_task *task)
+static bool settle_in_place(const struct shunt_comm *comm, struct side *send, struct side *recv,
+                            struct shunt_task *task)
 {
     struct side *absent = (void *)send->buffer == MPI_IN_PLACE ? send : recv, *present = absent == send ? recv : send;
 
     if ((absent->counts && (void *)absent->buffer != MPI_IN_PLACE) || !absent->counts)
         return true;
     /* Who has it is the root, or everybody; only Scatter has it on the receive side. */
-    if (!present->counts || (absent == recv) != (shape->coll == SHUNT_COLL_SCATTER))
+    if (!present->counts || (absent == recv) != (task->coll == SHUNT_COLL_SCATTER))
         return false;
     uint64_t block = block_bytes(present);
-    bool own_block = shape->coll == SHUNT_COLL_GATHER || shape->coll == SHUNT_COLL_ALLGATHER || absent == recv;
+    bool own_block = task->coll == SHUNT_COLL_GATHER || task->coll == SHUNT_COLL_ALLGATHER || absent == recv;
     *absent = *present;
     absent->buffer += own_block ? (uint64_t)comm->rank * block : 0;
     task->in_place = true;
@@ -175,8 +142,7 @@ static bool settle_in_place(const struct shape *shape, const struct shunt_comm *
 
 static enum shunt_reason find_pair(const struct side *side, MPI_Op handle, struct shunt_task *task)
 {
-    const struct shunt_mpi_type *type = shunt_types_find(side->datatype);
-    enum shunt_reason reason = shunt_classify_pair(type, handle, task);
+    enum shunt_reason reason = shunt_classify_pair(side->type, handle, task);
 
     task->count = (uint64_t)side->count;
     return reason;
@@ -195,16 +161,16 @@ static enum shunt_reason find_bytes(const struct side *send, const struct side *
                                         SHUNT_REASON_NONE;
 }
 
-/* Both sides have been settled: where they are. False: on host memory. */
+/* Both sides have been settled: where they are. False: on host memory, or nowhere. */
 static bool find_memory(const struct side *send, const struct side *recv, struct shunt_task *task)
 {
     task->send = send->buffer;
     task->recv = recv->buffer;
-    if (send->buffer)
-        shunt_gpu_classify(send->buffer, &task->send_mem);
+    if (!shunt_classify_memory(send->buffer, send->type, send->datatype, &task->send_mem))
+        return false;
     task->recv_mem = task->send_mem;
-    if (recv->buffer && recv->buffer != send->buffer)
-        shunt_gpu_classify(recv->buffer, &task->recv_mem);
+    if (recv->buffer != send->buffer && !shunt_classify_memory(recv->buffer, recv->type, recv->datatype, &task->recv_mem))
+        return false;
     return task->send_mem.kind != SHUNT_MEM_HOST || task->recv_mem.kind != SHUNT_MEM_HOST;
 }
 
@@ -223,25 +189,42 @@ static MPI_Count common_count(const struct shunt_call *call, int n)
     return first;
 }
 
-/* Fill the task. False: nothing for the GPUs here, the host shall see the call as it is. */
-static bool make_task(const struct shunt_call *call, const struct shape *shape, const struct shunt_comm *comm,
-                      struct shunt_task *task, enum shunt_reason *reason)
+/* The sides as the caller passed them. */
+static void find_sides(const struct shunt_call *call, const struct shunt_collective *shape, const struct shunt_comm *comm,
+                       struct side *send, struct side *recv)
 {
-    MPI_Count count = shape->counts && !comm->intercomm ? common_count(call, comm->size) : call->count;
-    struct side send = { does_count(shape->sends, call, comm), (char *)call->sendbuf, count, call->datatype };
-    struct side recv = { does_count(shape->receives, call, comm), call->recvbuf,
-                         shape->two_types ? call->recvcount : count,
-                         shape->two_types ? call->recvtype : call->datatype };
+    bool has_rows = shape->traits & SHUNT_TRAIT_RECV_ROWS, two_types = shape->traits & SHUNT_TRAIT_TWO_TYPES;
+    MPI_Count count = has_rows ? common_count(call, comm->size) : call->count;
 
-    *task = (struct shunt_task){ .coll = shape->coll, .root = shape->rooted ? call->root : 0,
+    *send = (struct side){ does_count(shape->send.who, call, comm), (char *)call->sendbuf, count, call->datatype,
+                           shunt_types_find(call->datatype) };
+    *recv = (struct side){ does_count(shape->recv.who, call, comm), call->recvbuf, count, call->datatype, send->type };
+    if (two_types) {
+        recv->count = call->recvcount;
+        recv->datatype = call->recvtype;
+        recv->type = shunt_types_find(call->recvtype);
+    }
+}
+
+bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_task *task,
+                       enum shunt_reason *reason)
+{
+    const unsigned coll = shunt_call_coll(call->id);
+    const struct shunt_collective *shape = &shunt_collectives[coll];
+    const bool one_buffer = shape->traits & SHUNT_TRAIT_ONE_BUFFER, rooted = shunt_coll_rooted(coll);
+    struct side send, recv;
+
+    *reason = SHUNT_REASON_NONE;
+    *task = (struct shunt_task){ .coll = coll, .root = rooted ? call->root : 0,
                                  .send_mem = { .device = -1 }, .recv_mem = { .device = -1 } };
-    if (comm->intercomm || (shape->rooted && (call->root < 0 || call->root >= comm->size)))
+    if (comm->intercomm || (rooted && (call->root < 0 || call->root >= comm->size)))
         return false;
-    if (shape->one_buffer)
+    find_sides(call, shape, comm, &send, &recv);
+    if (one_buffer)
         send = recv;
-    else if (!settle_in_place(shape, comm, &send, &recv, task))
+    else if (!settle_in_place(comm, &send, &recv, task))
         return false;
-    bool both = send.counts && recv.counts && !shape->one_buffer;
+    bool both = send.counts && recv.counts && !one_buffer;
     if (!send.counts)
         send = recv;
     if (!recv.counts)
@@ -249,21 +232,26 @@ static bool make_task(const struct shunt_call *call, const struct shape *shape, 
     if (send.count <= 0 || recv.count <= 0 || (void *)send.buffer == MPI_IN_PLACE || (void *)recv.buffer == MPI_IN_PLACE ||
         send.datatype == MPI_DATATYPE_NULL || recv.datatype == MPI_DATATYPE_NULL || !find_memory(&send, &recv, task))
         return false;
-    *reason = shape->combines ? find_pair(&send, call->op, task) : find_bytes(&send, &recv, task);
+    *reason = shape->traits & SHUNT_TRAIT_COMBINES ? find_pair(&send, call->op, task) : find_bytes(&send, &recv, task);
     if (*reason == SHUNT_REASON_NONE && both && !task->in_place && task->send == task->recv)
         *reason = SHUNT_REASON_ALIASED;
     return true;
 }
 
+/* Has the collective algorithms for the GPUs? */
+static bool is_served(unsigned coll)
+{
+    return coll < SHUNT_NCOLLS && !shunt_coll_has(coll, SHUNT_TRAIT_STAGED);
+}
+
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc)
 {
-    const struct shape *shape = find_shape(call->id);
-    struct shunt_comm *comm = shape ? shunt_comm_get(call->comm) : NULL;
+    bool served = is_served(shunt_call_coll(call->id));
+    struct shunt_comm *comm = served ? shunt_comm_get(call->comm) : NULL;
     struct shunt_task task;
 
-    *reason = SHUNT_REASON_NONE;
-    if (!comm || shunt_life_forked() || !make_task(call, shape, comm, &task, reason)) {
-        *reason = SHUNT_REASON_NO_ALGORITHM;
+    if (!comm || shunt_life_forked() || !shunt_device_task(call, comm, &task, reason)) {
+        *reason = served && (!comm || comm->intercomm) ? find_obstacle(comm) : SHUNT_REASON_NO_ALGORITHM;
         shunt_hook_coll(call);
         return false;
     }

@@ -21,7 +21,7 @@ struct contents {
 
 /* A datatype that another is made of. */
 struct part {
-    struct shunt_shape shape;
+    struct shunt_outline shape;
     int64_t extent;
 };
 
@@ -131,7 +131,7 @@ static bool find_extent(MPI_Datatype datatype, int64_t *extent)
 }
 
 /* A predefined one. What is smaller than its extent is a pair of a value and an int, as C lays it out. */
-static enum shunt_status flatten_predefined(MPI_Datatype datatype, struct shunt_shape *shape)
+static enum shunt_status flatten_predefined(MPI_Datatype datatype, struct shunt_outline *shape)
 {
     MPI_Count size, lb, extent;
     const int64_t second = sizeof(int);
@@ -140,65 +140,65 @@ static enum shunt_status flatten_predefined(MPI_Datatype datatype, struct shunt_
         shunt_host.Type_get_true_extent_x(datatype, &lb, &extent) != MPI_SUCCESS)
         return SHUNT_ERR_INVALID;
     if (size == extent || size == 0)
-        return shunt_shape_block(shape, lb, (uint64_t)size);
+        return shunt_outline_block(shape, lb, (uint64_t)size);
     int64_t value = size - second, at = (value + second - 1) / second * second;
     if (value <= 0 || lb != 0 || at + second > extent)
         return SHUNT_ERR_INVALID;
-    enum shunt_status status = shunt_shape_block(shape, 0, (uint64_t)value);
-    return status == SHUNT_OK ? shunt_shape_block(shape, at, (uint64_t)second) : status;
+    enum shunt_status status = shunt_outline_block(shape, 0, (uint64_t)value);
+    return status == SHUNT_OK ? shunt_outline_block(shape, at, (uint64_t)second) : status;
 }
 
 /* ---- the constructors. n: the numbers ---- */
 
 /* contiguous, vector, hvector: `stride` in bytes. */
-static enum shunt_status flatten_vector(struct shunt_shape *shape, const struct part *part, int64_t count,
+static enum shunt_status flatten_vector(struct shunt_outline *shape, const struct part *part, int64_t count,
                                         int64_t length, int64_t stride)
 {
-    enum shunt_status status = shunt_shape_add(shape, &part->shape, 0, (uint64_t)length, part->extent);
+    enum shunt_status status = shunt_outline_add(shape, &part->shape, 0, (uint64_t)length, part->extent);
 
-    return status == SHUNT_OK ? shunt_shape_repeat(shape, (uint64_t)count, stride) : status;
+    return status == SHUNT_OK ? shunt_outline_repeat(shape, (uint64_t)count, stride) : status;
 }
 
 /* The four indexed ones. lengths: NULL if all are `length`; `unit`: of the places, in bytes. */
-static enum shunt_status flatten_indexed(struct shunt_shape *shape, const struct part *part, int64_t count,
+static enum shunt_status flatten_indexed(struct shunt_outline *shape, const struct part *part, int64_t count,
                                          const int64_t *lengths, int64_t length, const int64_t *places, int64_t unit)
 {
     enum shunt_status status = SHUNT_OK;
 
     for (int64_t i = 0; i < count && status == SHUNT_OK; i++)
-        status = shunt_shape_add(shape, &part->shape, places[i] * unit, (uint64_t)(lengths ? lengths[i] : length),
+        status = shunt_outline_add(shape, &part->shape, places[i] * unit, (uint64_t)(lengths ? lengths[i] : length),
                                  part->extent);
     return status;
 }
 
-static enum shunt_status flatten_struct(struct shunt_shape *shape, const struct part *parts, const int64_t *n)
+static enum shunt_status flatten_struct(struct shunt_outline *shape, const struct part *parts, const int64_t *n)
 {
     enum shunt_status status = SHUNT_OK;
     int64_t count = n[0];
 
     for (int64_t i = 0; i < count && status == SHUNT_OK; i++)
-        status = shunt_shape_add(shape, &parts[i].shape, n[1 + count + i], (uint64_t)n[1 + i], parts[i].extent);
+        status = shunt_outline_add(shape, &parts[i].shape, n[1 + count + i], (uint64_t)n[1 + i], parts[i].extent);
     return status;
 }
 
 /* Along one dimension, `taken` of the places 0, 1, ... that lie `stride` apart, from `start` on. */
-static enum shunt_status take_range(struct shunt_shape *shape, int64_t start, int64_t taken, int64_t stride)
+static enum shunt_status take_range(struct shunt_outline *shape, int64_t start, int64_t taken, int64_t stride)
 {
-    struct shunt_shape line = *shape;
+    struct shunt_outline line = *shape;
     enum shunt_status status;
 
-    *shape = (struct shunt_shape)SHUNT_SHAPE_EMPTY;
-    status = shunt_shape_add(shape, &line, start * stride, (uint64_t)taken, stride);
-    shunt_shape_free(&line);
+    *shape = (struct shunt_outline)SHUNT_OUTLINE_EMPTY;
+    status = shunt_outline_add(shape, &line, start * stride, (uint64_t)taken, stride);
+    shunt_outline_free(&line);
     return status;
 }
 
-static enum shunt_status flatten_subarray(struct shunt_shape *shape, const struct part *part, const int64_t *n)
+static enum shunt_status flatten_subarray(struct shunt_outline *shape, const struct part *part, const int64_t *n)
 {
     int64_t dims = n[0], stride = part->extent;
     const int64_t *sizes = n + 1, *subsizes = sizes + dims, *starts = subsizes + dims;
     bool c_order = starts[dims] == MPI_ORDER_C;
-    enum shunt_status status = shunt_shape_add(shape, &part->shape, 0, 1, 0);
+    enum shunt_status status = shunt_outline_add(shape, &part->shape, 0, 1, 0);
 
     for (int64_t i = 0; i < dims && status == SHUNT_OK; i++) {
         int64_t dim = c_order ? dims - 1 - i : i;
@@ -209,27 +209,27 @@ static enum shunt_status flatten_subarray(struct shunt_shape *shape, const struc
 }
 
 /* Along one dimension of `size` places, every `processes`th of the blocks of `block` places, from number `mine` on. */
-static enum shunt_status take_cyclic(struct shunt_shape *shape, int64_t size, int64_t block, int64_t processes,
+static enum shunt_status take_cyclic(struct shunt_outline *shape, int64_t size, int64_t block, int64_t processes,
                                      int64_t mine, int64_t stride)
 {
-    struct shunt_shape line = *shape;
+    struct shunt_outline line = *shape;
     enum shunt_status status = SHUNT_OK;
 
-    *shape = (struct shunt_shape)SHUNT_SHAPE_EMPTY;
+    *shape = (struct shunt_outline)SHUNT_OUTLINE_EMPTY;
     for (int64_t at = mine * block; at < size && status == SHUNT_OK; at += processes * block)
-        status = shunt_shape_add(shape, &line, at * stride, (uint64_t)(size - at < block ? size - at : block), stride);
-    shunt_shape_free(&line);
-    return status == SHUNT_OK ? shunt_shape_fold(shape) : status;
+        status = shunt_outline_add(shape, &line, at * stride, (uint64_t)(size - at < block ? size - at : block), stride);
+    shunt_outline_free(&line);
+    return status == SHUNT_OK ? shunt_outline_fold(shape) : status;
 }
 
 /* Processes are numbered as in a Cartesian communicator: the last dimension runs fastest, whatever the array's order. */
-static enum shunt_status flatten_darray(struct shunt_shape *shape, const struct part *part, const int64_t *n)
+static enum shunt_status flatten_darray(struct shunt_outline *shape, const struct part *part, const int64_t *n)
 {
     int64_t rank = n[1], dims = n[2], stride = part->extent, processes = n[0];
     const int64_t *sizes = n + 3, *distribs = sizes + dims, *args = distribs + dims, *grid = args + dims;
     bool c_order = grid[dims] == MPI_ORDER_C;
     int64_t *place = malloc((dims + 1) * sizeof *place);
-    enum shunt_status status = place ? shunt_shape_add(shape, &part->shape, 0, 1, 0) : SHUNT_ERR_MEMORY;
+    enum shunt_status status = place ? shunt_outline_add(shape, &part->shape, 0, 1, 0) : SHUNT_ERR_MEMORY;
 
     for (int64_t i = 0; i < dims && place; i++) {
         processes /= grid[i];
@@ -250,14 +250,14 @@ static enum shunt_status flatten_darray(struct shunt_shape *shape, const struct 
 }
 
 static enum shunt_status flatten_combined(const struct contents *contents, const struct part *parts,
-                                          struct shunt_shape *shape)
+                                          struct shunt_outline *shape)
 {
     const int64_t *n = contents->numbers;
     int64_t unit = parts[0].extent;
 
     switch (contents->combiner) {
     case MPI_COMBINER_DUP:
-    case MPI_COMBINER_RESIZED: return shunt_shape_add(shape, &parts[0].shape, 0, 1, 0);
+    case MPI_COMBINER_RESIZED: return shunt_outline_add(shape, &parts[0].shape, 0, 1, 0);
     case MPI_COMBINER_CONTIGUOUS: return flatten_vector(shape, &parts[0], n[0], 1, unit);
     case MPI_COMBINER_VECTOR: return flatten_vector(shape, &parts[0], n[0], n[1], n[2] * unit);
     case MPI_COMBINER_HVECTOR: return flatten_vector(shape, &parts[0], n[0], n[1], n[2]);
@@ -272,9 +272,9 @@ static enum shunt_status flatten_combined(const struct contents *contents, const
     }
 }
 
-static enum shunt_status flatten_any(MPI_Datatype datatype, int depth, struct shunt_shape *shape);
+static enum shunt_status flatten_any(MPI_Datatype datatype, int depth, struct shunt_outline *shape);
 
-static enum shunt_status flatten_parts(const struct contents *contents, int depth, struct shunt_shape *shape)
+static enum shunt_status flatten_parts(const struct contents *contents, int depth, struct shunt_outline *shape)
 {
     struct part *parts = calloc(contents->n_types + 1, sizeof *parts);
     enum shunt_status status = parts ? SHUNT_OK : SHUNT_ERR_MEMORY;
@@ -288,15 +288,15 @@ static enum shunt_status flatten_parts(const struct contents *contents, int dept
     if (status == SHUNT_OK)
         status = flatten_combined(contents, parts, shape);
     if (status == SHUNT_OK)
-        status = shunt_shape_fold(shape);
+        status = shunt_outline_fold(shape);
     while (made-- > 0)
-        shunt_shape_free(&parts[made].shape);
+        shunt_outline_free(&parts[made].shape);
     free(parts);
     return status;
 }
 
 /* Into an empty shape. */
-static enum shunt_status flatten_any(MPI_Datatype datatype, int depth, struct shunt_shape *shape)
+static enum shunt_status flatten_any(MPI_Datatype datatype, int depth, struct shunt_outline *shape)
 {
     struct contents contents = { .combiner = MPI_COMBINER_NAMED };
     struct raw raw = { .ints = 0 };
@@ -324,7 +324,7 @@ static bool is_plausible(MPI_Datatype datatype, const struct shunt_pattern *patt
 
 enum shunt_status shunt_flatten(MPI_Datatype datatype, struct shunt_pattern **pattern)
 {
-    struct shunt_shape shape = SHUNT_SHAPE_EMPTY;
+    struct shunt_outline shape = SHUNT_OUTLINE_EMPTY;
     int64_t extent = 0;
     enum shunt_status status = find_extent(datatype, &extent) ? SHUNT_OK : SHUNT_ERR_INVALID;
 
@@ -332,7 +332,7 @@ enum shunt_status shunt_flatten(MPI_Datatype datatype, struct shunt_pattern **pa
         status = flatten_any(datatype, 0, &shape);
     if (status == SHUNT_OK)
         status = shunt_pattern_make(&shape, extent, pattern);
-    shunt_shape_free(&shape);
+    shunt_outline_free(&shape);
     if (status == SHUNT_OK && !is_plausible(datatype, *pattern)) {
         shunt_warn("stage", "a datatype of %llu bytes is not what the host says of it",
                    (unsigned long long)(*pattern)->bytes);

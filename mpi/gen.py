@@ -50,8 +50,8 @@ def expand(name, forms, args, kinds):
 
 
 # What other forms than the blocking one are of
-OTHER_FORMS = {"take": "icoll", "stage": "icoll", "coll": "icoll", "move": "issue", "file": "issue", "depth": "issue"}
-STAGED = {"take", "stage", "move", "pack", "file", "begin", "end", "icoll", "issue", "access"}
+OTHER_FORMS = {"stage": "icoll", "coll": "icoll", "move": "issue", "file": "issue", "depth": "issue"}
+STAGED = {"stage", "move", "pack", "file", "begin", "end", "icoll", "issue", "access"}
 
 
 def read_calls(path):
@@ -117,7 +117,7 @@ def host_args(call):
     replaced = {"status": "call.statuses"} if call.cls == "done" else {}
     if call.cls in STAGED:
         replaced = {"cbuf": "call.sendbuf", "buf": "call.recvbuf", "rstatus": "call.status", "type": "call.datatype",
-                    "rtype": "call.recvtype", "compare": "call.compare",
+                    "rtype": "call.recvtype", "op": "call.op", "compare": "call.compare",
                     "sdispls": "call.rows->senddispls", "sadispls": "call.rows->senddispls",
                     "rdispls": "call.rows->recvdispls", "radispls": "call.rows->recvdispls",
                     "stypes": "call.rows->sendtypes", "rtypes": "call.rows->recvtypes"}

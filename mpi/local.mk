@@ -4,7 +4,6 @@
 mpi_sources += \
 	%reldir%/access.c \
 	%reldir%/access.h \
-	%reldir%/allreduce.c \
 	%reldir%/call.h \
 	%reldir%/classify.c \
 	%reldir%/classify.h \
@@ -48,8 +47,6 @@ mpi_sources += \
 	%reldir%/request.c \
 	%reldir%/request.h \
 	%reldir%/shim.h \
-	%reldir%/staged.c \
-	%reldir%/staged.h \
 	%reldir%/tally.c \
 	%reldir%/tally.h \
 	%reldir%/window.c \

@@ -5,78 +5,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coll/colls.h"
 #include "mpi/classify.h"
 #include "mpi/comm.h"
 #include "mpi/flatten.h"
 #include "mpi/types.h"
 
-/* On which ranks a side of a call counts. */
-enum who {
-    NOBODY,
-    ALL,
-    TO_PEER,   /* who sends to a rank: not to MPI_PROC_NULL */
-    FROM_PEER, /* who receives from one */
-    ROOT,
-    LEAVES, /* with whom the root exchanges data: itself too, unless in an inter-communicator */
-    OTHERS, /* the same without the root */
-    LATER,  /* all but rank 0 */
+/* Traits of calls that are no collectives, behind those of coll/colls.h. */
+enum {
+    UPDATES = 1 << 16,    /* the receive buffer is also an input */
+    KEEPS_TYPE = 1 << 17, /* the host is called with the caller's datatype */
 };
 
-/* How many rows a side has: of an inter-communicator the opposite group is the remote one. */
-enum blocks { ONE, OWN_GROUP, OPPOSITE_GROUP, SOURCES, DESTINATIONS, OWN_ROW };
-
-struct side {
-    enum who who;
-    enum blocks blocks;
-};
-
-/* What is read in place: as many elements as otherwise from the other buffer, or rows of the receive side. */
-enum in_place { AS_SENT, ITS_ROW, ITS_ROWS };
-
-struct shape {
-    struct side send, recv;
-    enum in_place in_place;
-    bool two_counts; /* the receive side has a count and a type of its own */
-    bool one_buffer; /* which is the receive buffer on all ranks */
-    bool updates;    /* the receive buffer is also an input */
-    bool keeps_type; /* the host is called with the caller's datatype */
-};
+#define SIDE(who) { SHUNT_WHO_##who, SHUNT_BLOCKS_ONE }
 
 /* The host converts elements to external32, so it must know them. */
-#define READ_FILE  { { NOBODY, ONE }, { ALL, ONE }, .one_buffer = true, .keeps_type = true }
-#define WRITE_FILE { { ALL, ONE }, { NOBODY, ONE }, .keeps_type = true }
+#define READ_FILE  { SIDE(NOBODY), SIDE(ALL), .traits = SHUNT_TRAIT_ONE_BUFFER | KEEPS_TYPE }
+#define WRITE_FILE { SIDE(ALL), SIDE(NOBODY), .traits = KEEPS_TYPE }
 
-static const struct shape shapes[SHUNT_NCALLS] = {
-    [SHUNT_CALL_Allreduce] = { { ALL, ONE }, { ALL, ONE } },
-    [SHUNT_CALL_Bcast] = { { ROOT, ONE }, { OTHERS, ONE }, .one_buffer = true },
-    [SHUNT_CALL_Reduce] = { { LEAVES, ONE }, { ROOT, ONE } },
-    [SHUNT_CALL_Scan] = { { ALL, ONE }, { ALL, ONE } },
-    [SHUNT_CALL_Exscan] = { { ALL, ONE }, { LATER, ONE } },
-    [SHUNT_CALL_Reduce_scatter_block] = { { ALL, OWN_GROUP }, { ALL, ONE } },
-    [SHUNT_CALL_Reduce_scatter] = { { ALL, OWN_GROUP }, { ALL, OWN_ROW } },
-    [SHUNT_CALL_Gather] = { { LEAVES, ONE }, { ROOT, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
-    [SHUNT_CALL_Gatherv] = { { LEAVES, ONE }, { ROOT, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
-    [SHUNT_CALL_Scatter] = { { ROOT, OPPOSITE_GROUP }, { LEAVES, ONE }, .two_counts = true },
-    [SHUNT_CALL_Scatterv] = { { ROOT, OPPOSITE_GROUP }, { LEAVES, ONE }, .two_counts = true },
-    [SHUNT_CALL_Allgather] = { { ALL, ONE }, { ALL, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
-    [SHUNT_CALL_Allgatherv] = { { ALL, ONE }, { ALL, OPPOSITE_GROUP }, ITS_ROW, .two_counts = true },
-    [SHUNT_CALL_Alltoall] = { { ALL, OPPOSITE_GROUP }, { ALL, OPPOSITE_GROUP }, ITS_ROWS, .two_counts = true },
-    [SHUNT_CALL_Alltoallv] = { { ALL, OPPOSITE_GROUP }, { ALL, OPPOSITE_GROUP }, ITS_ROWS, .two_counts = true },
-    [SHUNT_CALL_Alltoallw] = { { ALL, OPPOSITE_GROUP }, { ALL, OPPOSITE_GROUP }, ITS_ROWS, .two_counts = true },
-    [SHUNT_CALL_Neighbor_allgather] = { { ALL, ONE }, { ALL, SOURCES }, .two_counts = true },
-    [SHUNT_CALL_Neighbor_allgatherv] = { { ALL, ONE }, { ALL, SOURCES }, .two_counts = true },
-    [SHUNT_CALL_Neighbor_alltoall] = { { ALL, DESTINATIONS }, { ALL, SOURCES }, .two_counts = true },
-    [SHUNT_CALL_Neighbor_alltoallv] = { { ALL, DESTINATIONS }, { ALL, SOURCES }, .two_counts = true },
-    [SHUNT_CALL_Neighbor_alltoallw] = { { ALL, DESTINATIONS }, { ALL, SOURCES }, .two_counts = true },
-    [SHUNT_CALL_Reduce_local] = { { ALL, ONE }, { ALL, ONE }, .updates = true },
-    [SHUNT_CALL_Send] = { { TO_PEER, ONE }, { NOBODY, ONE } },
-    [SHUNT_CALL_Ssend] = { { TO_PEER, ONE }, { NOBODY, ONE } },
-    [SHUNT_CALL_Rsend] = { { TO_PEER, ONE }, { NOBODY, ONE } },
-    [SHUNT_CALL_Bsend] = { { TO_PEER, ONE }, { NOBODY, ONE } },
-    [SHUNT_CALL_Recv] = { { NOBODY, ONE }, { FROM_PEER, ONE }, .one_buffer = true },
-    [SHUNT_CALL_Mrecv] = { { NOBODY, ONE }, { ALL, ONE }, .one_buffer = true },
-    [SHUNT_CALL_Sendrecv] = { { TO_PEER, ONE }, { FROM_PEER, ONE }, .two_counts = true },
-    [SHUNT_CALL_Sendrecv_replace] = { { TO_PEER, ONE }, { FROM_PEER, ONE }, .one_buffer = true },
+/* What is no collective: those have coll/colls.def. */
+static const struct shunt_collective others[SHUNT_NCALLS] = {
+    [SHUNT_CALL_Reduce_local] = { SIDE(ALL), SIDE(ALL), .traits = SHUNT_TRAIT_COMBINES | UPDATES },
+    [SHUNT_CALL_Send] = { SIDE(TO_PEER), SIDE(NOBODY) },
+    [SHUNT_CALL_Ssend] = { SIDE(TO_PEER), SIDE(NOBODY) },
+    [SHUNT_CALL_Rsend] = { SIDE(TO_PEER), SIDE(NOBODY) },
+    [SHUNT_CALL_Bsend] = { SIDE(TO_PEER), SIDE(NOBODY) },
+    [SHUNT_CALL_Recv] = { SIDE(NOBODY), SIDE(FROM_PEER), .traits = SHUNT_TRAIT_ONE_BUFFER },
+    [SHUNT_CALL_Mrecv] = { SIDE(NOBODY), SIDE(ALL), .traits = SHUNT_TRAIT_ONE_BUFFER },
+    [SHUNT_CALL_Sendrecv] = { SIDE(TO_PEER), SIDE(FROM_PEER), .traits = SHUNT_TRAIT_TWO_TYPES },
+    [SHUNT_CALL_Sendrecv_replace] = { SIDE(TO_PEER), SIDE(FROM_PEER), .traits = SHUNT_TRAIT_ONE_BUFFER },
     [SHUNT_CALL_File_read] = READ_FILE,
     [SHUNT_CALL_File_read_all] = READ_FILE,
     [SHUNT_CALL_File_read_at] = READ_FILE,
@@ -104,6 +61,23 @@ unsigned shunt_call_family(unsigned id)
     return families[id] ? families[id] : id;
 }
 
+unsigned shunt_call_coll(unsigned family)
+{
+    switch (family) {
+#define COLLECTIVE(ID, word, call, ...) case SHUNT_CALL_##call: return SHUNT_COLL_##ID;
+#include "coll/colls.def"
+#undef COLLECTIVE
+    default: return SHUNT_NCOLLS;
+    }
+}
+
+static const struct shunt_collective *shape_of(unsigned family)
+{
+    unsigned coll = shunt_call_coll(family);
+
+    return coll == SHUNT_NCOLLS ? &others[family] : &shunt_collectives[coll];
+}
+
 /* ---- whom the call is among ---- */
 
 struct groups {
@@ -113,14 +87,14 @@ struct groups {
     int *neighbours; /* owned: the sources, then the destinations */
 };
 
-static bool needs_groups(const struct side *side)
+static bool needs_groups(const struct shunt_side *side)
 {
-    return side->who >= ROOT || side->blocks != ONE;
+    return side->who >= SHUNT_WHO_ROOT || side->blocks != SHUNT_BLOCKS_ONE;
 }
 
-static bool has_neighbours(const struct shape *shape)
+static bool has_neighbours(const struct shunt_collective *shape)
 {
-    return shape->recv.blocks == SOURCES;
+    return shape->recv.blocks == SHUNT_BLOCKS_SOURCES;
 }
 
 /* Of a communicator that we do not know the host is asked. False: it does not know it either, and shall say so itself. */
@@ -196,19 +170,19 @@ static bool find_neighbours(MPI_Comm comm, struct groups *groups)
                                     : false;
 }
 
-static bool does_count(enum who who, const struct shunt_call *call, const struct groups *groups)
+static bool does_count(enum shunt_who who, const struct shunt_call *call, const struct groups *groups)
 {
     bool is_root = groups->inter ? call->root == MPI_ROOT : call->root == groups->rank;
     bool is_idle = groups->inter && call->root == MPI_PROC_NULL;
 
     switch (who) {
-    case NOBODY: return false;
-    case TO_PEER: return call->root != MPI_PROC_NULL;
-    case FROM_PEER: return call->source != MPI_PROC_NULL;
-    case ROOT: return is_root;
-    case LEAVES: return !is_idle && !(groups->inter && is_root);
-    case OTHERS: return !is_idle && !is_root;
-    case LATER: return groups->rank > 0;
+    case SHUNT_WHO_NOBODY: return false;
+    case SHUNT_WHO_TO_PEER: return call->root != MPI_PROC_NULL;
+    case SHUNT_WHO_FROM_PEER: return call->source != MPI_PROC_NULL;
+    case SHUNT_WHO_ROOT: return is_root;
+    case SHUNT_WHO_LEAVES: return !is_idle && !(groups->inter && is_root);
+    case SHUNT_WHO_OTHERS: return !is_idle && !is_root;
+    case SHUNT_WHO_LATER: return groups->rank > 0;
     default: return true;
     }
 }
@@ -229,16 +203,16 @@ struct rows {
     bool aints;   /* displacements are MPI_Aint, not int */
 };
 
-static void number_rows(enum blocks blocks, const struct groups *groups, struct rows *rows)
+static void number_rows(enum shunt_blocks blocks, const struct groups *groups, struct rows *rows)
 {
     switch (blocks) {
-    case OWN_GROUP: rows->n = groups->own; break;
-    case OPPOSITE_GROUP: rows->n = groups->opposite; break;
-    case SOURCES:
+    case SHUNT_BLOCKS_OWN_GROUP: rows->n = groups->own; break;
+    case SHUNT_BLOCKS_OPPOSITE_GROUP: rows->n = groups->opposite; break;
+    case SHUNT_BLOCKS_SOURCES:
         rows->n = groups->sources;
         rows->peers = groups->neighbours;
         break;
-    case DESTINATIONS:
+    case SHUNT_BLOCKS_DESTINATIONS:
         rows->n = groups->destinations;
         rows->peers = groups->neighbours + groups->sources;
         break;
@@ -247,34 +221,23 @@ static void number_rows(enum blocks blocks, const struct groups *groups, struct 
 }
 
 /* Does the side of the call have a count for each row? */
-static bool has_counts(unsigned family, bool recv)
+static bool has_counts(const struct shunt_collective *shape, bool recv)
 {
-    switch (family) {
-    case SHUNT_CALL_Scatterv: return !recv;
-    case SHUNT_CALL_Gatherv:
-    case SHUNT_CALL_Allgatherv:
-    case SHUNT_CALL_Neighbor_allgatherv: return recv;
-    case SHUNT_CALL_Reduce_scatter:
-    case SHUNT_CALL_Alltoallv:
-    case SHUNT_CALL_Alltoallw:
-    case SHUNT_CALL_Neighbor_alltoallv:
-    case SHUNT_CALL_Neighbor_alltoallw: return true;
-    default: return false;
-    }
+    return (shape->traits & (recv ? SHUNT_TRAIT_RECV_ROWS : SHUNT_TRAIT_SEND_ROWS)) != 0;
 }
 
-static struct rows find_rows(const struct shunt_call *call, const struct shape *shape, bool recv,
+static struct rows find_rows(const struct shunt_call *call, const struct shunt_collective *shape, bool recv,
                              const struct groups *groups)
 {
     unsigned family = shunt_call_family(call->id);
-    bool second = recv && shape->two_counts, reduces = family == SHUNT_CALL_Reduce_scatter;
+    bool second = recv && shape->traits & SHUNT_TRAIT_TWO_TYPES, reduces = family == SHUNT_CALL_Reduce_scatter;
     struct rows rows = { .type = second ? call->recvtype : call->datatype,
                          .large = call->large,
                          .aints = call->large || family == SHUNT_CALL_Neighbor_alltoallw };
 
     number_rows(recv ? shape->recv.blocks : shape->send.blocks, groups, &rows);
-    if (!has_counts(family, recv)) { /* where the other side has arrays, call->count is this one's */
-        rows.count = second && !has_counts(family, false) ? call->recvcount : call->count;
+    if (!has_counts(shape, recv)) { /* where the other side has arrays, call->count is this one's */
+        rows.count = second && !has_counts(shape, false) ? call->recvcount : call->count;
         return rows;
     }
     rows.counts = recv || reduces ? call->rows->recvcounts : call->rows->sendcounts;
@@ -399,11 +362,11 @@ static void note_arrays(const struct rows *rows, struct shunt_operand *operand)
         operand->arrays = (struct shunt_arrays){ rows->n, rows->counts, rows->types, rows->large, rows->aints };
 }
 
-static enum shunt_status describe(const struct shunt_call *call, const struct shape *shape, const struct groups *groups,
+static enum shunt_status describe(const struct shunt_call *call, const struct shunt_collective *shape, const struct groups *groups,
                                   struct shunt_operand *send, struct shunt_operand *recv)
 {
     bool sends = does_count(shape->send.who, call, groups), receives = does_count(shape->recv.who, call, groups);
-    bool in_place = call->sendbuf == MPI_IN_PLACE && !shape->one_buffer;
+    bool in_place = call->sendbuf == MPI_IN_PLACE && !(shape->traits & SHUNT_TRAIT_ONE_BUFFER);
     struct rows sent = find_rows(call, shape, false, groups), received = find_rows(call, shape, true, groups);
     enum shunt_status status = SHUNT_OK;
 
@@ -413,18 +376,18 @@ static enum shunt_status describe(const struct shunt_call *call, const struct sh
         receives = false;
     if (receives)
         status = find_pieces(&received, -1, &recv->written);
-    if (status == SHUNT_OK && receives && shape->updates)
+    if (status == SHUNT_OK && receives && shape->traits & UPDATES)
         status = find_pieces(&received, -1, &recv->read);
     if (status != SHUNT_OK || !sends)
         return status;
-    if (!shape->one_buffer && !in_place)
+    if (!(shape->traits & SHUNT_TRAIT_ONE_BUFFER) && !in_place)
         return find_pieces(&sent, -1, &send->read);
     /* Rank 0 of Exscan has its input in the receive buffer all the same. */
-    if (call->recvbuf == MPI_IN_PLACE || (in_place && !receives && shape->recv.who != LATER))
+    if (call->recvbuf == MPI_IN_PLACE || (in_place && !receives && shape->recv.who != SHUNT_WHO_LATER))
         return SHUNT_OK;
-    if (shape->in_place == AS_SENT)
+    if (shape->in_place == SHUNT_IN_PLACE_AS_SENT)
         return find_pieces(&sent, -1, &recv->read);
-    return find_pieces(&received, shape->in_place == ITS_ROW ? groups->rank : -1, &recv->read);
+    return find_pieces(&received, shape->in_place == SHUNT_IN_PLACE_ITS_ROW ? groups->rank : -1, &recv->read);
 }
 
 enum { BLOCKS_TO_LOOK_AT = 256 };
@@ -480,7 +443,7 @@ void shunt_operand_look(struct shunt_operand *operand)
 enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shunt_operand *send,
                                       struct shunt_operand *recv)
 {
-    const struct shape *shape = &shapes[shunt_call_family(call->id)];
+    const struct shunt_collective *shape = shape_of(shunt_call_family(call->id));
     struct groups groups = { 0 };
     enum shunt_status status = SHUNT_PASS;
 
@@ -524,28 +487,19 @@ enum shunt_status shunt_operand_hold(struct shunt_operand *operand)
     return status == SHUNT_OK ? hold_pieces(&operand->written) : status;
 }
 
-static bool only_moves(unsigned family)
+static bool only_moves(const struct shunt_collective *shape)
 {
-    switch (family) {
-    case SHUNT_CALL_Allreduce:
-    case SHUNT_CALL_Reduce:
-    case SHUNT_CALL_Scan:
-    case SHUNT_CALL_Exscan:
-    case SHUNT_CALL_Reduce_scatter:
-    case SHUNT_CALL_Reduce_scatter_block:
-    case SHUNT_CALL_Reduce_local: return false;
-    default:
-        return !shapes[family].keeps_type && (shapes[family].send.who != NOBODY || shapes[family].recv.who != NOBODY);
-    }
+    return !(shape->traits & (SHUNT_TRAIT_COMBINES | KEEPS_TYPE)) &&
+           (shape->send.who != SHUNT_WHO_NOBODY || shape->recv.who != SHUNT_WHO_NOBODY);
 }
 
 MPI_Datatype *shunt_operand_type(struct shunt_call *call, bool recv)
 {
-    unsigned family = shunt_call_family(call->id);
+    const struct shunt_collective *shape = shape_of(shunt_call_family(call->id));
 
-    if (!only_moves(family))
+    if (!only_moves(shape))
         return NULL;
-    return recv && shapes[family].two_counts ? &call->recvtype : &call->datatype;
+    return recv && shape->traits & SHUNT_TRAIT_TWO_TYPES ? &call->recvtype : &call->datatype;
 }
 
 void shunt_operand_release(struct shunt_operand *operand)

@@ -2,8 +2,8 @@
 /*
  * The operands of a call: its buffers, and of each which elements the host's call reads and which it writes on this rank.
  *
- * Simple, v and w forms are one thing here: a list of pieces. A table in operand.c says for each call which of its buffers
- * count on which rank, and how many blocks each holds; the nonblocking and the persistent form of a call are as the
+ * Simple, v and w forms are one thing here: a list of pieces. A table says for each call which of its buffers count on which
+ * rank, and how many blocks each holds (coll/colls.def, and what is no collective in operand.c); the nonblocking and the persistent form of a call are as the
  * blocking one. Arguments that do not count on this rank are not looked at.
  */
 #ifndef SHUNT_MPI_OPERAND_H
@@ -54,6 +54,9 @@ struct shunt_operand {
 
 /* The id of the blocking form of a call, or of the call itself if it has none. */
 unsigned shunt_call_family(unsigned id);
+
+/* Which collective a family is: enum shunt_coll, SHUNT_NCOLLS if it is none. */
+unsigned shunt_call_coll(unsigned family);
 
 /*
  * The operands of a call. In place, and where a call has one buffer only, that is recv. OK: at least one is staged.

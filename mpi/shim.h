@@ -76,8 +76,6 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_depth(call, rc, kept)  ((void)(kept), LOOK_AFTER_ORPHANS)
 #define BEFORE_coll(call, rc, kept)  ((void)(kept), shunt_hook_coll(call), false)
 #define AFTER_coll(call, rc, kept)   ((void)(kept))
-#define BEFORE_take(call, rc, kept)  ((void)(kept), shunt_hook_take(call, rc))
-#define AFTER_take(call, rc, kept)   ((void)(kept))
 #define BEFORE_stage(call, rc, kept) shunt_hook_stage_before(call, rc, kept)
 #define AFTER_stage(call, rc, kept)  ((kept) ? (void)((rc) = shunt_hook_stage_after(call, kept, rc)) : (void)0)
 #define BEFORE_move(call, rc, kept)  shunt_hook_move_before(call, rc, kept)
@@ -138,7 +136,6 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 /* Nothing is for the hooks of the class to do, so not even a struct shunt_call is needed. */
 #define SKIP_depth  false
 #define SKIP_coll   false
-#define SKIP_take   false
 #define SKIP_stage  false
 #define SKIP_comm   false
 #define SKIP_free   false

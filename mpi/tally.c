@@ -4,33 +4,12 @@
 
 #include "base/conf.h"
 #include "base/stats.h"
-#include "coll/task.h"
+#include "coll/colls.h"
 
-static enum shunt_coll find_coll(unsigned family)
+static unsigned find_coll(unsigned family)
 {
     switch (family) {
 #define CASE(call, coll) case SHUNT_CALL_##call: return SHUNT_COLL_##coll;
-        CASE(Allreduce, ALLREDUCE)
-        CASE(Bcast, BCAST)
-        CASE(Reduce, REDUCE)
-        CASE(Scan, SCAN)
-        CASE(Exscan, EXSCAN)
-        CASE(Reduce_scatter_block, REDUCE_SCATTER_BLOCK)
-        CASE(Reduce_scatter, REDUCE_SCATTER)
-        CASE(Gather, GATHER)
-        CASE(Gatherv, GATHERV)
-        CASE(Scatter, SCATTER)
-        CASE(Scatterv, SCATTERV)
-        CASE(Allgather, ALLGATHER)
-        CASE(Allgatherv, ALLGATHERV)
-        CASE(Alltoall, ALLTOALL)
-        CASE(Alltoallv, ALLTOALLV)
-        CASE(Alltoallw, ALLTOALLW)
-        CASE(Neighbor_allgather, NEIGHBOR_ALLGATHER)
-        CASE(Neighbor_allgatherv, NEIGHBOR_ALLGATHERV)
-        CASE(Neighbor_alltoall, NEIGHBOR_ALLTOALL)
-        CASE(Neighbor_alltoallv, NEIGHBOR_ALLTOALLV)
-        CASE(Neighbor_alltoallw, NEIGHBOR_ALLTOALLW)
         CASE(Reduce_local, REDUCE_LOCAL)
         CASE(Send, SEND)
         CASE(Ssend, SEND)
@@ -71,7 +50,7 @@ static enum shunt_coll find_coll(unsigned family)
         CASE(File_write_at_all_begin, FILE_WRITE)
         CASE(File_write_ordered_begin, FILE_WRITE)
 #undef CASE
-    default: return SHUNT_NCOLLS;
+    default: return shunt_call_coll(family);
     }
 }
 

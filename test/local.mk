@@ -109,9 +109,9 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_key_LDADD = $(CMOCKA_LIBS)
 %canon_reldir%_unit_map_SOURCES = %reldir%/unit/map.c mpi/map.c
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
-flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/shape.c
-allreduce_test_sources = %reldir%/unit/allreduce.c mpi/allreduce.c mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/staged.c \
-	mpi/types.c mpi/float16.c cuda/types.c mpi/covered.c mpi/device.c mpi/packed.c $(flatten_sources)
+flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
+allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c \
+	mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c mpi/covered.c mpi/device.c mpi/packed.c coll/colls.c $(flatten_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
@@ -159,7 +159,7 @@ check_PROGRAMS += %reldir%/unit/sim_kernels %reldir%/unit/sim_mistakes
 if HAVE_CUDA
 # Packs and unpacks with the kernels of libshunt-simkernels.so; the driver is the test's
 check_PROGRAMS += %reldir%/unit/pack
-%canon_reldir%_unit_pack_SOURCES = %reldir%/unit/pack.c cuda/pack.c cuda/packer.c cuda/pattern.c cuda/shape.c cuda/stage.c
+%canon_reldir%_unit_pack_SOURCES = %reldir%/unit/pack.c cuda/pack.c cuda/packer.c cuda/pattern.c cuda/outline.c cuda/stage.c
 %canon_reldir%_unit_pack_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_pack_LDADD = libbase.la $(CMOCKA_LIBS)
 EXTRA_%canon_reldir%_unit_pack_DEPENDENCIES = libshunt-simkernels.la

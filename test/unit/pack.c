@@ -280,30 +280,30 @@ static int dice(int sides)
 }
 
 /* Not overlapping: blocks, loops and lists of growing offsets, all multiples of `unit`. */
-static void make_shape(struct shunt_shape *shape, int depth, int unit, int64_t *extent)
+static void make_shape(struct shunt_outline *shape, int depth, int unit, int64_t *extent)
 {
-    struct shunt_shape part = SHUNT_SHAPE_EMPTY;
+    struct shunt_outline part = SHUNT_OUTLINE_EMPTY;
     int64_t inner = unit * (1 + dice(4)), at = 0;
     int n = 1 + dice(dice(4) ? 4 : 40);
 
     if (depth == 0) {
-        shunt_shape_block(shape, unit * dice(2), (uint64_t)inner);
+        shunt_outline_block(shape, unit * dice(2), (uint64_t)inner);
         *extent = inner + unit * (1 + dice(3));
         return;
     }
     make_shape(&part, depth - 1, unit, &inner);
     if (dice(3)) {
-        shunt_shape_add(shape, &part, unit * dice(3), (uint64_t)n, inner + unit * dice(3));
+        shunt_outline_add(shape, &part, unit * dice(3), (uint64_t)n, inner + unit * dice(3));
         at = (inner + 2 * unit) * (n + 2);
     } else {
         for (int i = 0; i < n; i++) {
             int times = dice(3);
-            shunt_shape_add(shape, &part, at, (uint64_t)times, inner);
+            shunt_outline_add(shape, &part, at, (uint64_t)times, inner);
             at += inner * times + unit * dice(5);
         }
     }
-    shunt_shape_fold(shape);
-    shunt_shape_free(&part);
+    shunt_outline_fold(shape);
+    shunt_outline_free(&part);
     *extent = at + unit;
 }
 
@@ -312,13 +312,13 @@ static struct shunt_pattern *make_pattern(void)
     static const int units[] = { 1, 2, 4, 8, 16, 12 };
 
     for (;;) {
-        struct shunt_shape shape = SHUNT_SHAPE_EMPTY;
+        struct shunt_outline shape = SHUNT_OUTLINE_EMPTY;
         struct shunt_pattern *pattern = NULL;
         int64_t extent;
 
         make_shape(&shape, dice(4), units[dice(6)], &extent);
         assert_int_equal(shunt_pattern_make(&shape, extent, &pattern), SHUNT_OK);
-        shunt_shape_free(&shape);
+        shunt_outline_free(&shape);
         if (pattern->bytes > 0 && extent < ARENA / 8)
             return pattern;
         shunt_pattern_release(pattern);
@@ -431,16 +431,16 @@ static void test_foreign(void **state)
 static void test_wide(void **state)
 {
     (void)state;
-    struct shunt_shape shape = SHUNT_SHAPE_EMPTY;
+    struct shunt_outline shape = SHUNT_OUTLINE_EMPTY;
     struct shunt_pattern *pattern = NULL;
     uint64_t large = (UINT64_C(3) << 30) * 8;
 
     /* Three terabytes of doubles, all at the same few places; the end of them is moved. */
-    shunt_shape_block(&shape, 0, 8);
-    shunt_shape_repeat(&shape, 10, 24);
-    shunt_shape_repeat(&shape, large, 0);
+    shunt_outline_block(&shape, 0, 8);
+    shunt_outline_repeat(&shape, 10, 24);
+    shunt_outline_repeat(&shape, large, 0);
     assert_int_equal(shunt_pattern_make(&shape, 1000, &pattern), SHUNT_OK);
-    shunt_shape_free(&shape);
+    shunt_outline_free(&shape);
     fill_random(arena, 4096);
     memset(packed, 0, 4096);
     memset(data, 0, 4096);
@@ -458,13 +458,13 @@ static void test_wide(void **state)
 
 static struct shunt_pattern *make_rows(uint64_t n, uint64_t length, int64_t stride)
 {
-    struct shunt_shape shape = SHUNT_SHAPE_EMPTY;
+    struct shunt_outline shape = SHUNT_OUTLINE_EMPTY;
     struct shunt_pattern *pattern = NULL;
 
-    shunt_shape_block(&shape, 0, length);
-    shunt_shape_repeat(&shape, n, stride);
+    shunt_outline_block(&shape, 0, length);
+    shunt_outline_repeat(&shape, n, stride);
     assert_int_equal(shunt_pattern_make(&shape, (int64_t)n * stride, &pattern), SHUNT_OK);
-    shunt_shape_free(&shape);
+    shunt_outline_free(&shape);
     return pattern;
 }
 
@@ -534,14 +534,14 @@ static void test_host_block(void **state)
 static void test_reset(void **state)
 {
     (void)state;
-    struct shunt_shape shape = SHUNT_SHAPE_EMPTY;
+    struct shunt_outline shape = SHUNT_OUTLINE_EMPTY;
     struct shunt_pattern *pattern = NULL;
 
     for (int i = 0; i < 50; i++)
-        shunt_shape_block(&shape, 64 * i + 8 * (i * i % 5), 8);
+        shunt_outline_block(&shape, 64 * i + 8 * (i * i % 5), 8);
     assert_int_equal(shunt_pattern_make(&shape, 4096, &pattern), SHUNT_OK);
     assert_null(pattern->nests);
-    shunt_shape_free(&shape);
+    shunt_outline_free(&shape);
     for (int i = 0; i < 3; i++) {
         check_out(pattern, 0, 1, pattern->bytes);
         assert_int_equal(allocations, 1); /* the list */
