@@ -3,12 +3,14 @@
  * MPI_Allreduce from several threads, each on a communicator of its own, of sizes and at a pace of its own; now and
  * then a thread duplicates and frees its communicator. Each result is checked.
  *
- *     check_threads THREADS ROUNDS MOST-ELEMENTS KINDS
+ *     check_threads THREADS ROUNDS MOST-ELEMENTS KINDS [bcast]
  *
- * KINDS: a letter of gpu.h per thread, repeated; the same on all ranks.
+ * KINDS: a letter of gpu.h per thread, repeated; the same on all ranks. bcast: MPI_Bcast from rank 0 instead, which needs
+ * nothing of the others and may be ahead of them.
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ struct worker {
     MPI_Comm comm;
     int number, rounds, most, rank, size;
     char kind;
+    bool bcast;
 };
 
 static atomic_long failures, device_calls, host_calls;
@@ -44,7 +47,7 @@ static void check(const struct worker *worker, int round, int count, const int *
 {
     for (int i = 0; i < count; i++) {
         unsigned sum = 0;
-        for (int r = 0; r < worker->size; r++)
+        for (int r = 0; r < (worker->bcast ? 1 : worker->size); r++)
             sum += (unsigned)value(r, worker->number, round, i);
         if (got[i] != (int)sum) {
             printf("FAIL rank %d thread %d round %d count %d: element %d is %d, expected %d\n", worker->rank,
@@ -66,8 +69,12 @@ static void one_round(const struct worker *worker, int round, int count, MPI_Com
     memset(host, 0xc3, bytes);
     gpu_copy(recv->base, host, bytes);
     gpu_synchronize();
-    MPI_Allreduce(send->base, recv->base, count, MPI_INT, MPI_SUM, comm);
-    gpu_copy(host, recv->base, bytes);
+    void *result = worker->bcast && worker->rank == 0 ? send->base : recv->base;
+    if (worker->bcast)
+        MPI_Bcast(result, count, MPI_INT, 0, comm);
+    else
+        MPI_Allreduce(send->base, result, count, MPI_INT, MPI_SUM, comm);
+    gpu_copy(host, result, bytes);
     check(worker, round, count, host);
     if (gpu_kind_on_host(worker->kind))
         host_calls++;
@@ -130,7 +137,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     for (int i = 0; i < threads; i++) {
         workers[i] = (struct worker){.number = i, .rounds = atoi(argv[2]), .most = atoi(argv[3]), .rank = rank,
-                                     .size = size, .kind = argv[4][(size_t)i % strlen(argv[4])]};
+                                     .size = size, .kind = argv[4][(size_t)i % strlen(argv[4])],
+                                     .bcast = argc > 5 && strcmp(argv[5], "bcast") == 0};
         if (workers[i].kind != 'H')
             gpu_start(gpu_local_rank());
         MPI_Comm_dup(MPI_COMM_WORLD, &workers[i].comm);

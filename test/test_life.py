@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from harness import command, mpirun, run
+from harness import by_name, command, mpirun, run
 
 
 def life(family, ranks, mode, *words, **more):
@@ -66,6 +66,14 @@ def test_threads_launch_in_the_order_of_tickets():
     """Small calls, one after the other: an operation that is decided while its thread has not looked yet counts too."""
     for _ in range(3):
         mpirun("openmpi", 2, "check_threads", 4, 30, 100, "D", limit=60).ran("gpu")
+
+
+@pytest.mark.parametrize("kind, most", [("D", 100), ("D", 200000)], ids=["small", "lines"])
+def test_threads_whose_root_is_ahead(kind, most):
+    """A root has done its part when it has sent: what it sends next must not fall on what a peer has still to read."""
+    result = mpirun("openmpi", 2, "check_threads", 6, 25, most, kind, "bcast", limit=90)
+    staged, ran = by_name(result)
+    assert ran["bcast"] == result.checked()["device"] and not staged, str(result)
 
 
 def test_threads_of_many_ranks():
