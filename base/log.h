@@ -29,7 +29,8 @@ enum shunt_log_level { SHUNT_LOG_OFF, SHUNT_LOG_WARN, SHUNT_LOG_INFO, SHUNT_LOG_
     X(comm, "communicators and their boards")                                                      \
     X(coll, "choice of the algorithm, launches")                                                   \
     X(cuda, "driver, contexts, memory, IPC, kernels")                                              \
-    X(stage, "copies through host memory")
+    X(stage, "copies through host memory")                                                         \
+    X(topo, "how the GPUs are joined")
 
 enum { SHUNT_LOG_LINES = 32 }; /* different lines of shunt_log_always in one process, the rest is not shown */
 

@@ -4,11 +4,12 @@
 BEGIN {
     # which folders a folder of the library may include, besides itself and include/ (what is installed)
     below["base"] = ""
-    below["cuda"] = "base"
-    below["ucx"] = "base"
-    below["coll"] = "cuda ucx base"
-    below["pt2pt"] = "cuda ucx base"
-    below["mpi"] = "coll pt2pt cuda ucx base"
+    below["topo"] = "base"
+    below["cuda"] = "topo base"
+    below["ucx"] = "topo base"
+    below["coll"] = "cuda ucx topo base"
+    below["pt2pt"] = "cuda ucx topo base"
+    below["mpi"] = "coll pt2pt cuda ucx topo base"
     below["front"] = "base"
 
     before = "(^|[^A-Za-z0-9_.>])"
@@ -90,7 +91,7 @@ FNR == 1 {
         offence(folder "/ may not include " other "/")
 }
 
-code ~ before "(secure_)?getenv *\\(" && folder ~ /^(base|cuda|ucx|coll|pt2pt|mpi)$/ && path != "base/conf.c" {
+code ~ before "(secure_)?getenv *\\(" && folder ~ /^(base|topo|cuda|ucx|coll|pt2pt|mpi)$/ && path != "base/conf.c" {
     offence("getenv is for base/conf.c alone")
 }
 

@@ -11,7 +11,7 @@ failed=0
 fresh()
 {
     rm -rf "${top:?}"/*
-    mkdir -p "$top/base" "$top/cuda" "$top/mpi" "$top/coll" "$top/front" "$top/sim" "$top/test"
+    mkdir -p "$top/base" "$top/cuda" "$top/mpi" "$top/topo" "$top/coll" "$top/front" "$top/sim" "$top/test"
     printf '%s\n    X(cuda, "driver")\n' "$spdx" >"$top/base/log.h"
     printf '%s\n#include "base/log.h"\n#include <sys/stat.h>\n' "$spdx" >"$top/cuda/good.c"
 }
@@ -48,6 +48,8 @@ good()
 fresh
 expect ''
 bad base/x.c '#include "cuda/gpu.h"' 'base/ may not include cuda/'
+bad topo/x.c '#include "cuda/gpu.h"' 'topo/ may not include cuda/'
+good cuda/x.c '#include "topo/topo.h"'
 bad coll/x.c '#include "mpi/call.h"' 'coll/ may not include mpi/'
 bad cuda/x.cu '#  include "coll/run.h"' 'cuda/ may not include coll/'
 bad front/x.c '#include "cuda/gpu.h"' 'front/ may not include cuda/'

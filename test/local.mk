@@ -30,6 +30,10 @@ EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/
 	doc/model/recall.pml doc/model/tickets.pml doc/model/tree.pml
 TESTS += $(script_tests)
 
+# Machines as text, for tests and for shunt-topo --from
+EXTRA_DIST += $(addprefix %reldir%/machines/,$(addsuffix .topo,dgx-1v dgx-a100 dgx-h100 h200x2 hgx4 mig2 nodes-1-2 nodes-7-8 \
+	nodes-8-8 one pairs4 pcie8 rtx4090x8 rtx4090x8-p2p smi-a40))
+
 # Headers of the unit tests, whatever of these is built
 EXTRA_DIST += \
 	%reldir%/unit/books.h \
@@ -38,6 +42,7 @@ EXTRA_DIST += \
 	%reldir%/unit/fake_gpu.h \
 	%reldir%/unit/fake_run.h \
 	%reldir%/unit/lines.h \
+	%reldir%/unit/machines.h \
 	%reldir%/unit/operation.h \
 	%reldir%/unit/ranks.h \
 	%reldir%/unit/rounds.h \
@@ -47,6 +52,15 @@ EXTRA_DIST += \
 if HAVE_CMOCKA
 unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
+
+# How GPUs are joined: described machines
+check_PROGRAMS += %reldir%/unit/topo %reldir%/unit/rings %reldir%/unit/pci
+%canon_reldir%_unit_topo_SOURCES = %reldir%/unit/topo.c
+%canon_reldir%_unit_topo_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_rings_SOURCES = %reldir%/unit/rings.c
+%canon_reldir%_unit_rings_LDADD = libgraph.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
+%canon_reldir%_unit_pci_SOURCES = %reldir%/unit/pci.c
+%canon_reldir%_unit_pci_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS)
 
 check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 %canon_reldir%_unit_conf_SOURCES = %reldir%/unit/conf.c
