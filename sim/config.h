@@ -21,8 +21,8 @@ struct sim_preset {
     unsigned memory; /* MiB */
     bool p2p;        /* GPUs can reach each other's memory */
     unsigned links;  /* NVLinks of each GPU */
-    int gpus_per_socket;
-    unsigned char bus[SIM_MAX_GPUS]; /* PCI bus number of each GPU */
+    unsigned char bus[SIM_MAX_GPUS];    /* PCI bus number of each GPU */
+    unsigned short place[SIM_MAX_GPUS]; /* where it is, see presets.def */
 };
 
 enum sim_fault {

@@ -47,6 +47,8 @@ static enum nvml_return put_text(char *to, unsigned room, const char *text)
 
 NVML_API enum nvml_return nvmlInit_v2(void)
 {
+    if (sim_has_fault(SIM_FAULT_NONVML))
+        return NVML_DRIVER_NOT_LOADED;
     pthread_mutex_lock(&lock);
     users++;
     pthread_mutex_unlock(&lock);
@@ -83,6 +85,8 @@ NVML_API const char *nvmlErrorString(enum nvml_return result)
         return "Not Found";
     case NVML_INSUFFICIENT_SIZE:
         return "Insufficient Size";
+    case NVML_DRIVER_NOT_LOADED:
+        return "Driver Not Loaded";
     }
     return "Unknown Error";
 }
@@ -298,9 +302,13 @@ NVML_API enum nvml_return nvmlDeviceGetTopologyCommonAncestor(struct nvml_device
         return result;
     if (device == other)
         return NVML_NOT_SUPPORTED;
-    int per_socket = sim_config()->preset->gpus_per_socket;
-    *level = index_of(device) / per_socket == index_of(other) / per_socket ? NVML_TOPOLOGY_NODE
-                                                                           : NVML_TOPOLOGY_SYSTEM;
+    const unsigned short *place = sim_config()->preset->place;
+    unsigned differ = place[index_of(device)] ^ place[index_of(other)];
+    *level = differ >> 12 ? NVML_TOPOLOGY_SYSTEM
+             : differ >> 8 ? NVML_TOPOLOGY_NODE
+             : differ >> 4 ? NVML_TOPOLOGY_HOSTBRIDGE
+             : differ      ? NVML_TOPOLOGY_MULTIPLE
+                           : NVML_TOPOLOGY_SINGLE;
     return NVML_SUCCESS;
 }
 
