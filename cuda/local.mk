@@ -17,6 +17,8 @@ cuda_sources += \
 	%reldir%/kernels.def \
 	%reldir%/launch.c \
 	%reldir%/launch.h \
+	%reldir%/level.c \
+	%reldir%/level.h \
 	%reldir%/linger.c \
 	%reldir%/linger.h \
 	%reldir%/mailbox.c \

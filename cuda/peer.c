@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "cuda/level.h"
 #include "cuda/linger.h"
 #include "cuda/packer.h"
 #include "cuda/probe.h"
@@ -85,6 +86,8 @@ static void describe_gpu(struct shunt_device *device, struct shunt_card *card)
     if (SHUNT_CUDA(cuDeviceGet(&handle, device->gpu->ordinal)) == SHUNT_OK) {
         device->stream_words = can_write_words(handle);
         SHUNT_CUDA(cuDeviceGetUuid_v2(&uuid, handle));
+        if (SHUNT_CUDA(cuDeviceGetPCIBusId(card->pci, sizeof card->pci, handle)) != SHUNT_OK)
+            card->pci[0] = '\0';
         SHUNT_CUDA(cuDeviceTotalMem_v2(&memory, handle));
     }
     memcpy(card->uuid, &uuid, sizeof card->uuid);
@@ -249,6 +252,9 @@ static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card
         shunt_warn("cuda", "SHUNT_SCRATCH_SIZE differs between the ranks");
         return SHUNT_REASON_PEER_VETO;
     }
+    const bool whole_lines = has_whole_lines(theirs);
+    if (!shunt_level_allows(mine, theirs, whole_lines))
+        return SHUNT_REASON_P2P_LEVEL;
     CUresult result =
         shunt_driver.cuIpcOpenMemHandle_v2(&scratch, theirs->scratch, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
     if (result != CUDA_SUCCESS) {
@@ -260,7 +266,7 @@ static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card
     if (shunt_probe_write(peer->scratch, mine->channel, theirs->channel) != SHUNT_OK)
         return SHUNT_REASON_NO_P2P;
     atomic_fetch_or(&mine->probed, 1u << theirs->channel);
-    if (has_whole_lines(theirs))
+    if (whole_lines)
         atomic_fetch_or(&mine->whole_lines, 1u << theirs->channel);
     return SHUNT_REASON_NONE;
 }

@@ -42,6 +42,7 @@ struct shunt_card {
     uint32_t channel;
     uint32_t reason; /* of REFUSED */
     unsigned char uuid[16];
+    char pci[16]; /* the GPU's address, "": not known */
     uint64_t total; /* bytes of scratch: peers whose settings differ do not understand each other */
     _Atomic uint32_t version; /* grows with every change of a registration */
     _Atomic uint64_t done;    /* ticket of the last operation that has ended here */
