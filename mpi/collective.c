@@ -65,7 +65,11 @@ static __attribute__((noinline)) bool take_call(struct shunt_call *call, int *rc
         return true;
     if (shunt_life_forked())
         return false;
-    bool done = stage_call(call, reason, rc, kept);
+    bool done = false;
+    if (reason == SHUNT_REASON_NONE)
+        leave_to_host(call);
+    else
+        done = stage_call(call, reason, rc, kept);
     if (!done)
         errno = saved;
     return done;

@@ -214,9 +214,11 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
     const bool one_buffer = shape->traits & SHUNT_TRAIT_ONE_BUFFER, rooted = shunt_coll_rooted(coll);
     struct side send, recv;
 
-    *reason = SHUNT_REASON_NONE;
+    *reason = SHUNT_REASON_NO_ALGORITHM;
     *task = (struct shunt_task){ .coll = coll, .root = rooted ? call->root : 0,
                                  .send_mem = { .device = -1 }, .recv_mem = { .device = -1 } };
+    if (comm->intercomm && comm->reason != SHUNT_REASON_NONE)
+        *reason = comm->reason;
     if (comm->intercomm || (rooted && (call->root < 0 || call->root >= comm->size)))
         return false;
     find_sides(call, shape, comm, &send, &recv);
@@ -230,8 +232,13 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
     if (!recv.counts)
         recv = send;
     if (send.count <= 0 || recv.count <= 0 || (void *)send.buffer == MPI_IN_PLACE || (void *)recv.buffer == MPI_IN_PLACE ||
-        send.datatype == MPI_DATATYPE_NULL || recv.datatype == MPI_DATATYPE_NULL || !find_memory(&send, &recv, task))
+        send.datatype == MPI_DATATYPE_NULL || recv.datatype == MPI_DATATYPE_NULL)
         return false;
+    if (!find_memory(&send, &recv, task)) {
+        /* What a derived type leads to has not been looked at. */
+        *reason = send.type && recv.type ? SHUNT_REASON_NONE : SHUNT_REASON_NO_ALGORITHM;
+        return false;
+    }
     *reason = shape->traits & SHUNT_TRAIT_COMBINES ? find_pair(&send, call->op, task) : find_bytes(&send, &recv, task);
     if (*reason == SHUNT_REASON_NONE && both && !task->in_place && task->send == task->recv)
         *reason = SHUNT_REASON_ALIASED;
@@ -251,7 +258,8 @@ bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, 
     struct shunt_task task;
 
     if (!comm || shunt_life_forked() || !shunt_device_task(call, comm, &task, reason)) {
-        *reason = served && (!comm || comm->intercomm) ? find_obstacle(comm) : SHUNT_REASON_NO_ALGORITHM;
+        if (!comm || shunt_life_forked())
+            *reason = served ? find_obstacle(comm) : SHUNT_REASON_NO_ALGORITHM;
         shunt_hook_coll(call);
         return false;
     }

@@ -18,14 +18,15 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
 
 /*
  * Understand a collective that has algorithms for the GPUs. *reason: why no kernel can run it, as far as this rank sees.
- * False: there is nothing for the GPUs in it, or the host has to say that it is wrong.
+ * False: there is nothing for the GPUs in it (all is surely on host memory: *reason is NONE), or the host has to say that it
+ * is wrong.
  */
 bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_task *task,
                        enum shunt_reason *reason);
 
 /*
- * Run a blocking collective that may have device memory. Takes the step, too. False also if there is none on this rank, or
- * if the host has to say that the call is wrong.
+ * Run a blocking collective that may have device memory. Takes the step, too. False also if there is none on this rank
+ * (surely: *reason is NONE), or if the host has to say that the call is wrong.
  */
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc);
 
