@@ -16,3 +16,11 @@ dist_doc_DATA += doc/settings.md
 .PHONY: settings-doc
 settings-doc: %reldir%/shunt-info$(EXEEXT)
 	./%reldir%/shunt-info --settings --markdown >$(srcdir)/doc/settings.md
+
+bin_PROGRAMS += %reldir%/shunt-topo
+%canon_reldir%_shunt_topo_SOURCES = \
+	%reldir%/shunt-topo.c \
+	%reldir%/topo_draw.c \
+	%reldir%/topo_print.c \
+	%reldir%/topo_view.h
+%canon_reldir%_shunt_topo_LDADD = libgraph.la libtopo.la libbase.la -lm

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""shunt-topo on described machines, on simulated ones and on this one: what it prints, writes and draws."""
+import collections
+import pathlib
+import re
+import xml.etree.ElementTree
+
+import pytest
+
+import harness
+
+MACHINES = {path.stem: path for path in (pathlib.Path(__file__).parent / "machines").glob("*.topo")}
+# GPUs, rings, and how the part on what would be used begins
+EXPECTED = {
+    "h200x2": (2, 1, "on the GPUs  collectives of all 2"), "dgx-h100": (8, 1, "on the GPUs  collectives of all 8"),
+    "dgx-a100": (8, 1, "on the GPUs  collectives of all 8"), "hgx4": (4, 6, "on the GPUs  collectives of all 4"),
+    "dgx-1v": (8, 3, "host memory  collectives of all 8, because between GPU0 and GPU5: the driver refuses peer access"),
+    "rtx4090x8": (8, 1, "host memory  collectives of all 8, because between GPU0 and GPU1: the driver refuses peer access"),
+    "rtx4090x8-p2p": (8, 1, "on the GPUs  collectives of all 8"), "pcie8": (8, 1, "on the GPUs  collectives of all 8"),
+    "pairs4": (4, 1, "host memory  collectives of all 4, because between GPU0 and GPU2: the driver refuses peer access"),
+    "nodes-8-8": (16, 1, "host memory  collectives of all 16, because between left:GPU0 and right:GPU0: they are on different"),
+    "nodes-7-8": (15, 1, "host memory  collectives of all 15, because between left:GPU0 and right:GPU0: they are on different"),
+    "nodes-1-2": (3, 1, "host memory  collectives of all 3, because between left:GPU0 and right:GPU0: they are on different"),
+    "mig2": (2, 1, "host memory  collectives of all 2, because between GPU0 and GPU1: slices of GPUs (MIG)"),
+    "one": (1, 0, "one GPU      nothing to do"), "smi-a40": (4, 1, "on the GPUs  collectives of all 4"),
+}
+
+
+def topo(*words, simulated=(), rc=0, **settings):
+    changes = [f"{name}={value}" for name, value in settings.items()]
+    result = harness.run([*simulated, "env", *changes, harness.PREFIX / "bin/shunt-topo", *words], 30)
+    assert result.rc == rc, str(result)
+    return result
+
+
+def simulation(preset, gpus, *faults):
+    if harness.REAL_GPUS or harness.BUILD["sim"] != "yes":
+        pytest.skip("the simulated GPU is needed")
+    return harness.simulation(preset, gpus, faults)
+
+
+def outcome(text):
+    return text.split("What would be used\n")[1]
+
+
+def groups(text):
+    return [line.split()[3:] for line in outcome(text).splitlines() if line.startswith("  on the GPUs:")]
+
+
+def test_machines_are_all_expected():
+    assert set(MACHINES) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_described_machine(name, tmp_path):
+    gpus, rings, used = EXPECTED[name]
+    text = topo("--from", MACHINES[name], "--svg", tmp_path / "picture.svg").out
+    assert re.search(rf"^  GPUs +{gpus} on ", text, re.M)
+    assert len(re.findall(r"^  \S*GPU\d+( - \S*GPU\d+)+: \d+ GB/s", text, re.M)) == rings, text
+    assert text.count("\nTree ") == (2 if gpus > 1 else 0)
+    assert outcome(text).strip().startswith(used), text
+
+    picture = xml.etree.ElementTree.parse(tmp_path / "picture.svg").getroot()
+    found = collections.Counter(element.tag.split("}")[1] for element in picture.iter())
+    assert found["circle"] == 3 * gpus and found["marker"] == 2
+    hops = rings * gpus if gpus > 1 else 0
+    assert found["line"] >= hops + 2 * (gpus - 1)
+
+
+def test_levels():
+    here = MACHINES["rtx4090x8-p2p"]
+    for level, expected in {"LOC": [], "PIX": ["01", "67"], "PXB": ["0123", "4567"]}.items():
+        text = topo("--from", here, SHUNT_P2P_LEVEL=level).out
+        assert groups(text) == [[f"GPU{gpu}" for gpu in group] for group in expected], text
+        assert "SHUNT_P2P_LEVEL does not go so far" in outcome(text)
+    assert not groups(topo("--from", here, SHUNT_P2P_LEVEL="PHB").out)
+    assert "collectives of all 8, since" in topo("--from", here, SHUNT_P2P_LEVEL="PHB").out
+    assert "SHUNT_P2P_DISABLE=1" in outcome(topo("--from", here, SHUNT_P2P_DISABLE="1").out)
+
+
+def test_some_gpus():
+    text = topo("--from", MACHINES["rtx4090x8-p2p"], "--gpus", "6,7,0-1").out
+    assert re.search(r"^  GPU0 +X +PIX +NODE +NODE ", text, re.M), text
+    assert topo("--from", MACHINES["one"], "--gpus", "0").out
+    for gpus in "8", "0,0", "3-1", "x", "1-", "":
+        assert "shunt-topo: " in topo("--from", MACHINES["dgx-h100"], "--gpus", gpus, rc=1).err
+
+
+def test_text_is_read_again(tmp_path):
+    written = tmp_path / "written"
+    for name, path in MACHINES.items():
+        written.write_text(topo("--from", path, "--text").out)
+        assert topo("--from", written, "--text").out == written.read_text(), name
+
+
+def test_estimates():
+    """Of each size one way is the best, and it is one that there is."""
+    rows = re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", topo("--from", MACHINES["dgx-h100"]).out, re.M)
+    assert len(rows) == 10 and all(row.count("*") == 1 for row in rows)
+    assert "*" in rows[0].split()[0] and "*" in rows[-1].split()[1]
+    rows = re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", topo("--from", MACHINES["rtx4090x8"]).out, re.M)
+    assert all(row.split()[:2] == ["-", "-"] for row in rows)
+
+
+def test_simulated_machines():
+    text = topo(simulated=simulation("dgx-h100", 8), CUDA_VISIBLE_DEVICES="3").out
+    assert re.search(r"^  GPUs +8 on 1 node$", text, re.M) and text.count("NV18") > 56
+    assert len(set(re.findall(r"uuid (GPU-[0-9a-f-]{36})", text))) == 8
+    assert "on the GPUs  collectives of all 8" in text
+    text = topo(simulated=simulation("rtx4090x8", 8)).out
+    assert re.search(r"^  GPU2 +PXB +PXB +X +PXB +NODE ", text, re.M) and "the driver refuses peer access" in outcome(text)
+    assert "NVML tells of no GPU here" in topo(simulated=simulation("h200x2", 2, "nonvml")).out
+
+
+def test_topo_file(tmp_path):
+    matrix = tmp_path / "matrix"
+    matrix.write_text("GPU0 GPU1\nGPU0 X SYS\nGPU1 SYS X\n")
+    text = topo("--text", simulated=simulation("h200x2", 2), SHUNT_TOPO_FILE=matrix).out
+    assert "SYS" in text and "NV18" not in text and "pci 0000:44:00.0" in text  # the address is the one found
+
+
+def test_this_machine():
+    text = topo().out
+    assert "from         this machine" in text and re.search(r"^  GPUs +\d+ on 1 node$", text, re.M)
+
+
+def test_mistakes(tmp_path):
+    assert "No such file or directory" in topo("--from", tmp_path / "none", rc=1).err
+    (tmp_path / "broken").write_text("GPU0 GPU1\nGPU0 X PIX\n")
+    assert 'no row has come for GPU number "1"' in topo("--from", tmp_path / "broken", rc=1).err
+    assert "No such file or directory" in topo("--from", MACHINES["one"], "--svg", tmp_path / "no/such/folder", rc=1).err
+    assert topo("--wrong", rc=64).err
+
+
+def test_help():
+    text = topo("--help").out
+    for word in "--from", "--gpus", "--svg", "--text", "nvidia-smi topo -m", "SHUNT_P2P_LEVEL", "SHUNT_TOPO_FILE":
+        assert word in text
+    assert topo("--from", MACHINES["h200x2"], "--svg", "-").out.startswith("<?xml")
