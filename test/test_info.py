@@ -44,6 +44,12 @@ def test_links():
     assert matrix(info()[0], "links") == [["-", "NV18"], ["NV18", "-"]]
 
 
+def test_level():
+    text, outcome = info("rtx4090x8-p2p", 8, SHUNT_P2P_LEVEL="PIX", CUDA_VISIBLE_DEVICES="7,6,1")
+    assert matrix(text, "links") == [["-", "PIX", "NODE"], ["PIX", "-", "NODE"], ["NODE", "NODE", "-"]]
+    assert re.findall(r"so far apart \((.*)\)", outcome) == ["GPU 0 and GPU 2", "GPU 1 and GPU 2"]
+
+
 def test_no_peer_access():
     text, outcome = info(faults=["nop2p"])
     assert matrix(text, "peer access") == [["-", "no"], ["no", "-"]]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Asks the CUDA driver and NVML, both opened here and by this program alone (the library waits until its program has
- * opened the driver). The prototypes are written out so that shunt-info can be built where CUDA is not installed; what
+ * Asks the CUDA driver, which is opened here and by this program alone (the library waits until its program has opened
+ * it), and topo/ for links. The prototypes are written out so that shunt-info can be built where CUDA is not installed; what
  * an older driver lacks is left out of the picture.
  */
 #include "tools/info_gpu.h"
@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/conf.h"
+#include "topo/find.h"
 
 /* ---- functions, found by name ---- */
 
@@ -35,27 +38,6 @@ static struct {
 
 enum { CUDA_MAJOR = 75, CUDA_MINOR = 76 }; /* attributes: compute capability */
 
-struct nvml_pci { /* nvmlPciInfo_t */
-    char legacy[16];
-    unsigned domain, bus, device, id, subsystem;
-    char text[32];
-};
-
-static struct {
-    int (*nvmlInit_v2)(void);
-    int (*nvmlShutdown)(void);
-    const char *(*nvmlErrorString)(int error);
-    int (*nvmlSystemGetDriverVersion)(char *text, unsigned size);
-    int (*nvmlDeviceGetHandleByPciBusId_v2)(const char *bus, void **device);
-    int (*nvmlDeviceGetPciInfo_v3)(void *device, struct nvml_pci *pci);
-    int (*nvmlDeviceGetTopologyCommonAncestor)(void *device, void *other, unsigned *level);
-    int (*nvmlDeviceGetNvLinkState)(void *device, unsigned link, int *active);
-    int (*nvmlDeviceGetNvLinkRemoteDeviceType)(void *device, unsigned link, int *type);
-    int (*nvmlDeviceGetNvLinkRemotePciInfo_v2)(void *device, unsigned link, struct nvml_pci *pci);
-} nvml;
-
-enum { NVML_REMOTE_SWITCH = 2, NVML_MOST_LINKS = 36 };
-
 struct function {
     const char *name;
     void *place;
@@ -74,19 +56,6 @@ static const struct function cuda_functions[] = {
     FUNCTION(cuda, cuDeviceGetAttribute),
     FUNCTION(cuda, cuDeviceGetPCIBusId),
     FUNCTION(cuda, cuDeviceCanAccessPeer),
-};
-
-static const struct function nvml_functions[] = {
-    FUNCTION(nvml, nvmlInit_v2),
-    FUNCTION(nvml, nvmlShutdown),
-    FUNCTION(nvml, nvmlErrorString),
-    FUNCTION(nvml, nvmlSystemGetDriverVersion),
-    FUNCTION(nvml, nvmlDeviceGetHandleByPciBusId_v2),
-    FUNCTION(nvml, nvmlDeviceGetPciInfo_v3),
-    FUNCTION(nvml, nvmlDeviceGetTopologyCommonAncestor),
-    FUNCTION(nvml, nvmlDeviceGetNvLinkState),
-    FUNCTION(nvml, nvmlDeviceGetNvLinkRemoteDeviceType),
-    FUNCTION(nvml, nvmlDeviceGetNvLinkRemotePciInfo_v2),
 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -174,84 +143,30 @@ static void find_driver(struct info_gpus *gpus)
         gpus->cuda = 0;
 }
 
-/* ---- NVML ---- */
+/* ---- links ---- */
 
-static bool same_device(const struct nvml_pci *a, const struct nvml_pci *b)
-{
-    return a->domain == b->domain && a->bus == b->bus && a->device == b->device;
-}
-
-/* How many active NVLinks of `device` lead to `other`, directly or into a switch, which joins all. */
-static int count_nvlinks(void *device, void *other)
-{
-    struct nvml_pci target;
-    int links = 0;
-    if (ASK(nvml, nvmlDeviceGetPciInfo_v3, other, &target))
-        return 0;
-    for (unsigned link = 0; link < NVML_MOST_LINKS; link++) {
-        int active, type;
-        struct nvml_pci remote;
-        if (ASK(nvml, nvmlDeviceGetNvLinkState, device, link, &active) || !active)
-            continue;
-        if (!ASK(nvml, nvmlDeviceGetNvLinkRemoteDeviceType, device, link, &type) && type == NVML_REMOTE_SWITCH)
-            links++;
-        else if (!ASK(nvml, nvmlDeviceGetNvLinkRemotePciInfo_v2, device, link, &remote) &&
-                 same_device(&remote, &target))
-            links++;
-    }
-    return links;
-}
-
-static const char *ancestor_word(void *device, void *other)
-{
-    static const struct {
-        unsigned level;
-        const char *word;
-    } words[] = {{0, "PIX"}, {10, "PIX"}, {20, "PXB"}, {30, "PHB"}, {40, "NODE"}, {50, "SYS"}};
-    unsigned level;
-    if (!ASK(nvml, nvmlDeviceGetTopologyCommonAncestor, device, other, &level))
-        for (size_t i = 0; i < COUNT(words); i++)
-            if (words[i].level == level)
-                return words[i].word;
-    return "?";
-}
-
-static void find_link(const struct info_gpu *gpu, const struct info_gpu *peer, char word[16])
-{
-    void *device, *other;
-    strcpy(word, "?");
-    if (ASK(nvml, nvmlDeviceGetHandleByPciBusId_v2, gpu->bus, &device) ||
-        ASK(nvml, nvmlDeviceGetHandleByPciBusId_v2, peer->bus, &other))
-        return;
-    int links = count_nvlinks(device, other);
-    if (links > 0)
-        snprintf(word, 16, "NV%d", links);
-    else
-        snprintf(word, 16, "%s", ancestor_word(device, other));
-}
-
+/* The machine's GPUs are told apart by UUID: those of this process may be some of them, in another order. */
 static void find_links(struct info_gpus *gpus)
 {
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    if (!library) {
-        snprintf(gpus->links_missing, sizeof gpus->links_missing, "%s", dlerror());
+    const struct shunt_topo *machine = shunt_topo_machine();
+    int place[INFO_GPUS];
+
+    if (machine == NULL || machine->n == 0) {
+        snprintf(gpus->links_missing, sizeof gpus->links_missing, "NVML tells of no GPU");
         return;
     }
-    find_functions(library, nvml_functions, COUNT(nvml_functions));
-    int error = nvml.nvmlInit_v2 ? nvml.nvmlInit_v2() : -1;
-    if (error) {
-        snprintf(gpus->links_missing, sizeof gpus->links_missing, "NVML says: %s",
-                 nvml.nvmlErrorString ? nvml.nvmlErrorString(error) : "no nvmlInit_v2");
-        return;
-    }
-    if (ASK(nvml, nvmlSystemGetDriverVersion, gpus->driver, sizeof gpus->driver))
-        gpus->driver[0] = '\0';
+    snprintf(gpus->driver, sizeof gpus->driver, "%s", machine->driver);
     for (int i = 0; i < gpus->n; i++)
-        for (int j = 0; j < gpus->n; j++)
-            if (i != j)
-                find_link(&gpus->gpu[i], &gpus->gpu[j], gpus->link[i][j]);
-    if (nvml.nvmlShutdown)
-        nvml.nvmlShutdown();
+        place[i] = shunt_topo_gpu(machine, gpus->gpu[i].uuid, gpus->gpu[i].bus);
+    for (int i = 0; i < gpus->n; i++) {
+        for (int j = 0; j < gpus->n; j++) {
+            struct shunt_link link = { SHUNT_LINK_UNKNOWN, 0 };
+            if (place[i] >= 0 && place[j] >= 0)
+                link = machine->links[place[i]][place[j]];
+            shunt_link_print(link, gpus->link[i][j]);
+            gpus->near[i][j] = i == j || shunt_link_allowed(link.kind, shunt_conf->p2p_level);
+        }
+    }
 }
 
 void info_gpus_find(struct info_gpus *gpus)

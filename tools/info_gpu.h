@@ -19,12 +19,13 @@ struct info_gpu {
 struct info_gpus {
     char missing[320];     /* why there is none, in words; "" if there is one */
     char library[256];     /* the driver's library */
-    char driver[96];       /* the driver's version, "" if NVML does not tell */
+    char driver[32];       /* the driver's version, "" if NVML does not tell */
     char links_missing[256]; /* why there is no link matrix; "" if there is one */
     int cuda;              /* newest CUDA that the driver serves, 1000 * major + 10 * minor */
     int n;
     struct info_gpu gpu[INFO_GPUS];
     bool peer[INFO_GPUS][INFO_GPUS];    /* [i][j]: GPU i can reach the memory of GPU j */
+    bool near[INFO_GPUS][INFO_GPUS];    /* SHUNT_P2P_LEVEL allows it */
     char link[INFO_GPUS][INFO_GPUS][16]; /* as NVIDIA names it: NV18, PIX, PXB, PHB, NODE, SYS; "?": not known */
 };
 

@@ -9,7 +9,7 @@ bin_PROGRAMS += %reldir%/shunt-info
 	%reldir%/shunt-info.c
 %canon_reldir%_shunt_info_CPPFLAGS = $(AM_CPPFLAGS) -DLIBDIR='"$(libdir)"' -DGPU_ARCH='"$(GPU_ARCH)"'
 %canon_reldir%_shunt_info_CFLAGS = $(AM_CFLAGS) $(HWLOC_CFLAGS)
-%canon_reldir%_shunt_info_LDADD = libbase.la $(HWLOC_LIBS)
+%canon_reldir%_shunt_info_LDADD = libtopo.la libbase.la $(HWLOC_LIBS)
 
 # The manual's table of settings is committed, so that it can be read without a build; a test keeps it fresh
 dist_doc_DATA += doc/settings.md

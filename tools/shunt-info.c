@@ -325,6 +325,8 @@ static void print_exceptions(const struct info_gpus *gpus)
             snprintf(detail, sizeof detail, "GPU %d and GPU %d", i, j);
             if (!gpus->peer[i][j] || !gpus->peer[j][i])
                 print_obstacle("except", SHUNT_REASON_NO_P2P, detail);
+            else if (!gpus->links_missing[0] && !gpus->near[i][j])
+                print_obstacle("except", SHUNT_REASON_P2P_LEVEL, detail);
         }
     }
 }
@@ -390,6 +392,7 @@ int main(int argc, char **argv)
                                      "it will do, with the reasons. Makes no CUDA context.", NULL, NULL, NULL};
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     shunt_conf_load(&conf);
+    shunt_conf_use(&conf);
     if (markdown) {
         print_markdown();
     } else {

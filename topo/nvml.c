@@ -134,6 +134,8 @@ static void find_all(struct shunt_topo *topo)
 {
     unsigned count = 0;
 
+    if (ASK(nvmlSystemGetDriverVersion, topo->driver, sizeof topo->driver))
+        topo->driver[0] = '\0';
     if (ASK(nvmlDeviceGetCount_v2, &count))
         return;
     for (unsigned index = 0; index < count && topo->n < SHUNT_TOPO_GPUS; index++) {

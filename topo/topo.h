@@ -62,6 +62,7 @@ struct shunt_topo_nic {
 struct shunt_topo {
     char title[96];
     char source[160]; /* where this is from, for people */
+    char driver[32];  /* the driver's version, "": not known */
     int n, n_nics, n_nodes;
     bool switched; /* NVLinks end in switches: the lanes to one GPU are the lanes to all */
     char node_name[SHUNT_TOPO_NODES][48];
