@@ -97,6 +97,8 @@ struct shunt_wait {
  *   pack    the same for packing: shunt_hook_pack_before, shunt_hook_pack_after
  *   file    and for blocking access to files: shunt_hook_file_before, shunt_hook_file_after
  *   begin   and end: for split collectives on files
+ *   lend    memory that the host keeps for buffered sends: shunt_hook_lend_before and _after, which give it other memory if
+ *           that is device memory; regain: shunt_hook_regain_after, which gives the program its own back
  *   window  and attach: memory that others access: shunt_hook_window_before, shunt_hook_attach_before, which refuse that
  *           of devices
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
@@ -129,6 +131,11 @@ bool shunt_hook_end_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_end_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_window_before(struct shunt_call *call, int *rc, void **kept);
 bool shunt_hook_attach_before(struct shunt_call *call, int *rc, void **kept);
+
+/* Memory for buffered sends. kept: not NULL if the host has been given other memory. */
+bool shunt_hook_lend_before(struct shunt_call *call, int *rc, void **kept);
+void shunt_hook_lend_after(void *kept, int rc);
+void shunt_hook_regain_after(const struct shunt_call *call, int rc);
 void shunt_hook_comm_before(struct shunt_call *call);
 void shunt_hook_comm_after(struct shunt_call *call, int rc);
 void shunt_hook_free(const struct shunt_call *call);

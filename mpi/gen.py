@@ -51,7 +51,7 @@ def expand(name, forms, args, kinds):
 
 # What other forms than the blocking one are of
 OTHER_FORMS = {"stage": "icoll", "coll": "icoll", "move": "issue", "file": "issue", "depth": "issue"}
-STAGED = {"stage", "move", "pack", "file", "begin", "end", "icoll", "issue", "access"}
+STAGED = {"stage", "move", "pack", "file", "begin", "end", "icoll", "issue", "access", "lend"}
 
 
 def read_calls(path):

@@ -49,6 +49,7 @@ mpi_sources += \
 	%reldir%/shim.h \
 	%reldir%/tally.c \
 	%reldir%/tally.h \
+	%reldir%/buffer.c \
 	%reldir%/window.c \
 	%reldir%/types.c \
 	%reldir%/types.def \

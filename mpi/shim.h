@@ -118,6 +118,10 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_window(call, rc, kept)  ((void)(kept), LOOK_AFTER_ORPHANS)
 #define BEFORE_attach(call, rc, kept) shunt_hook_attach_before(call, rc, kept)
 #define AFTER_attach(call, rc, kept)  AFTER_window(call, rc, kept)
+#define BEFORE_lend(call, rc, kept)   shunt_hook_lend_before(call, rc, kept)
+#define AFTER_lend(call, rc, kept)    ((kept) ? shunt_hook_lend_after(kept, rc) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_regain(call, rc, kept) ((void)(kept), false)
+#define AFTER_regain(call, rc, kept)  (shunt_hook_regain_after(call, rc), LOOK_AFTER_ORPHANS)
 #define BEFORE_comm(call, rc, kept)  ((void)(kept), shunt_hook_comm_before(call), false)
 #define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
@@ -148,6 +152,8 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_window false
 #define SKIP_kinds  false
 #define SKIP_attach (!shunt_gpu_in_use())
+#define SKIP_lend   (!shunt_gpu_in_use())
+#define SKIP_regain (!shunt_gpu_in_use())
 #define SKIP_pack   (!shunt_gpu_in_use())
 #define SKIP_file   (!shunt_gpu_in_use())
 #define SKIP_begin  (!shunt_gpu_in_use())

@@ -265,14 +265,18 @@ static void run_local(void)
 
 int main(int argc, char **argv)
 {
-    int room = 4 * ROOM;
-    void *attached = malloc(room);
+    int room = 4 * ROOM, returned = 0;
+    struct gpu_block attached;
+    void *buffer = NULL;
 
     pair_start(&argc, &argv, ROOM);
-    MPI_Buffer_attach(attached, room);
+    gpu_alloc(&attached, 'D', room);
+    MPI_Buffer_attach(attached.base, room);
     run_calls();
     run_local();
-    MPI_Buffer_detach(&attached, &room);
-    free(attached);
+    MPI_Buffer_detach(&buffer, &returned);
+    if (buffer != attached.base || returned != room)
+        pair_fail("Buffer_detach", "gives %d bytes at %p, attached were %d at %p", returned, buffer, room, attached.base);
+    gpu_free(&attached);
     return pair_finish("check_messages");
 }
