@@ -60,6 +60,7 @@ struct shared_proc {
     _Atomic uint32_t left;                        /* left in order: its end will be no failure */
     _Atomic int32_t world_rank;
     _Atomic int32_t channel; /* 1 + its number among those that used device memory; 0: did not */
+    _Atomic uint32_t doze;   /* see doze.c */
     struct shunt_process process;
     _Alignas(SHARED_LINE) uint64_t cpus[16]; /* that it may run on, a bit each */
 };
@@ -124,7 +125,7 @@ struct shared_pool {
 
 /* ---- the whole ---- */
 
-#define SHARED_MAGIC  0x32616e6572417374u /* changes with the layout */
+#define SHARED_MAGIC  0x33616e6572417374u /* changes with the layout */
 #define SHARED_SEALED 0x80000000u
 
 struct shared_arena {

@@ -298,10 +298,12 @@ static void decide_entry(struct shunt_board *board, void *entry, shunt_decide de
 {
     struct shared_entry *flat = entry;
     struct shared_tree *tree = entry;
-    if (is_tree(board))
+    if (is_tree(board)) {
         decide_round(board, &tree->root, tree->post, &tree->decider, decide, context);
-    else
+    } else {
         decide_round(board, &flat->word, flat->post, NULL, decide, context);
+        shunt_board_rouse(board, flat->post);
+    }
 }
 
 enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shunt_post *post, shunt_decide decide,

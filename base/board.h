@@ -21,7 +21,7 @@
 #define SHUNT_TREE_RANKS  64   /* members of a board that can arrive on device memory: by a tree */
 #define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
 #define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
-#define SHUNT_STATS_BYTES 5120 /* of each process, readable by all: its layout belongs to base/stats.c */
+#define SHUNT_STATS_BYTES 8192 /* of each process, readable by all: its layout belongs to base/stats.c */
 
 struct shunt_arena; /* this process's view of the node's shared memory */
 struct shunt_board; /* this process's view of one communicator's board */
@@ -75,6 +75,15 @@ void *shunt_arena_stats(const struct shunt_arena *arena, int slot);
  */
 bool shunt_arena_alive(struct shunt_arena *arena, int slot);
 
+/*
+ * A thread of this process sleeps until an operation is decided whose post asked for it. `doze` first, then a look at what
+ * it waits for, then `sleep` with the word that `doze` answered, for at most `ns` (0: without limit); it may return early.
+ * One thread of each process. `wake`: of this process or another.
+ */
+uint32_t shunt_arena_doze(struct shunt_arena *arena);
+void shunt_arena_sleep(struct shunt_arena *arena, uint32_t word, uint64_t ns);
+void shunt_arena_wake(struct shunt_arena *arena, int slot);
+
 /* Unmap and forget; safe when the file was never sealed (then the last one out unlinks it). arena may be NULL. */
 void shunt_arena_leave(struct shunt_arena *arena);
 
@@ -101,6 +110,7 @@ enum {
     SHUNT_POST_NEUTRAL = 1,
     SHUNT_POST_IN_PLACE = 2,
     SHUNT_POST_READY = 4, /* both buffers are ready now, not only once this rank's stream has come so far */
+    SHUNT_POST_WAKE = 8,  /* this rank does not wait for the decision: wake it (shunt_arena_doze) */
 };
 
 /* Where a buffer is, as a peer can use it. reg = 0: not exported, to be reached only through scratch. */

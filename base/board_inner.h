@@ -124,6 +124,11 @@ enum shunt_reason shunt_board_trouble(const struct shunt_board *board);
 /* What only time tells of an undecided operation, looked for now and then. `missing`: a member that has not come; -1. */
 enum shunt_reason shunt_board_time(const struct shunt_round *round, int missing);
 
+/* ---- base/doze.c ---- */
+
+/* Of an operation that this member has decided: wake those that asked for it in their posts. */
+void shunt_board_rouse(struct shunt_board *board, const uint16_t *post);
+
 /* ---- base/tree.c: as their namesakes in board.c, for boards of more than SHUNT_BOARD_RANKS members ---- */
 
 /* Arrive with this post. NONE: arrived, *last: as the last of all, so the caller decides. */

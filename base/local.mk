@@ -11,6 +11,7 @@ base_sources += \
 	%reldir%/conf.c \
 	%reldir%/conf.def \
 	%reldir%/conf.h \
+	%reldir%/doze.c \
 	%reldir%/identity.c \
 	%reldir%/identity.h \
 	%reldir%/log.c \

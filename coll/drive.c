@@ -18,6 +18,7 @@ static struct {
     pthread_mutex_t lock;
     struct shunt_work *arrived; /* all that have arrived and not left */
     struct shunt_work *running; /* the one whose kernel is in flight */
+    bool closed;
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- waiting ---- */
@@ -87,12 +88,29 @@ static void write_plan(struct shunt_work *work)
     work->planned = true;
 }
 
+static void take_out(struct shunt_work *work)
+{
+    struct shunt_work **at = &process.arrived;
+
+    while (*at != NULL && *at != work)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = work->next;
+}
+
 static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned code, enum shunt_status status)
 {
     work->code = code;
     work->status = status;
+    work->algo = shunt_algos[shunt_round_verdict(&work->round)->algo].number;
     process.running = NULL;
     shunt_peer_done(arena, work->launch.ticket);
+    if (work->detached) {
+        if (code == SHUNT_DONE_ABORTED)
+            shunt_launch_abort(work->device, false);
+        take_out(work);
+        shunt_round_leave(&work->round);
+    }
     /* Release: the owner reads the rest once it sees this, and may then leave as soon as it gets the lock. */
     __atomic_store_n(&work->state, SHUNT_WORK_FINISHED, __ATOMIC_RELEASE);
 }
@@ -165,14 +183,21 @@ static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
         launch(arena, device, work);
 }
 
-void shunt_drive(struct shunt_arena *arena, struct shunt_device *device)
+static void drive_locked(struct shunt_arena *arena, struct shunt_device *device)
 {
-    if (pthread_mutex_trylock(&process.lock) != 0)
+    if (process.closed)
         return;
     if (process.running != NULL)
         look_at_running(arena, device, process.running);
     if (process.running == NULL)
         launch_next(arena, device);
+}
+
+void shunt_drive(struct shunt_arena *arena, struct shunt_device *device)
+{
+    if (pthread_mutex_trylock(&process.lock) != 0)
+        return;
+    drive_locked(arena, device);
     pthread_mutex_unlock(&process.lock);
 }
 
@@ -200,22 +225,19 @@ void shunt_drive_list(struct shunt_work *work)
 void shunt_drive_unlist(struct shunt_work *work)
 {
     pthread_mutex_lock(&process.lock);
-    for (struct shunt_work **at = &process.arrived; *at != NULL; at = &(*at)->next) {
-        if (*at == work) {
-            *at = work->next;
-            break;
-        }
-    }
+    take_out(work);
     pthread_mutex_unlock(&process.lock);
 }
 
 /* ---- health ---- */
 
 /* Will every member's kernel still do its part? */
-static bool all_well(const struct shunt_waiter *w, const struct shunt_work *work, const int *slots)
+static bool all_well(struct shunt_arena *arena, const struct shunt_work *work)
 {
-    for (int q = 0; q < shunt_board_size(w->board); q++) {
-        if (!shunt_arena_alive(w->arena, slots[q]) || shunt_peer_failed(w->arena, slots[q], work->launch.ticket))
+    const int *slots = work->launch.slots;
+
+    for (int q = 0; q < shunt_board_size(work->round.board); q++) {
+        if (!shunt_arena_alive(arena, slots[q]) || shunt_peer_failed(arena, slots[q], work->launch.ticket))
             return false;
     }
     return true;
@@ -232,8 +254,9 @@ static void give_up(struct shunt_arena *arena, struct shunt_work *work, enum shu
  * Under the lock, of what is in flight. The abort word ends a kernel, whose done word then ends the operation with an error; one
  * that has yielded has no kernel, or one that has not begun.
  */
-static void look_at_kernel(struct shunt_waiter *w, struct shunt_device *device, struct shunt_work *work, bool well, double now)
+static void look_at_kernel(struct shunt_arena *arena, struct shunt_work *work, bool well, double now)
 {
+    struct shunt_device *device = work->device;
     bool engines = work->plan.flags & SHUNT_PLAN_ENGINES;
     /* Copy engines wait for nobody; it is this host that waits for the other's word. */
     enum shunt_status status = !well && engines ? SHUNT_ERR_DEAD : shunt_launch_check(device);
@@ -241,21 +264,32 @@ static void look_at_kernel(struct shunt_waiter *w, struct shunt_device *device, 
     if (!well)
         shunt_launch_abort(device, true);
     if (status != SHUNT_OK) {
-        give_up(w->arena, work, status);
+        give_up(arena, work, status);
         return;
     }
     bool may_call_back = !work->yielded && !engines && !(well && shunt_conf->reproducible);
     bool unbegun = may_call_back && shunt_launch_unbegun(device, &work->launch, now);
     if (!well && (work->yielded || unbegun)) {
         shunt_launch_forsake(device, &work->launch);
-        give_up(w->arena, work, SHUNT_ERR_DEAD);
+        give_up(arena, work, SHUNT_ERR_DEAD);
     } else if (unbegun) {
         shunt_round_recall(&work->round, SHUNT_REASON_NO_ROOM);
         work->yielded = shunt_round_recalled(&work->round);
     }
 }
 
-void shunt_drive_check(struct shunt_waiter *w, struct shunt_device *device, struct shunt_work *work, const int *slots)
+/* Under the lock. */
+static void check_work(struct shunt_arena *arena, struct shunt_work *work, double now)
+{
+    bool well = all_well(arena, work), waits = work->planned || shunt_round_recalled(&work->round);
+
+    if (process.running == work)
+        look_at_kernel(arena, work, well, now);
+    else if (!well && process.running == NULL && work->state == SHUNT_WORK_ARRIVED && waits) /* for peers, one of which will do nothing */
+        give_up(arena, work, SHUNT_ERR_DEAD);
+}
+
+void shunt_drive_check(struct shunt_waiter *w, struct shunt_work *work)
 {
     double now = shunt_seconds();
 
@@ -264,11 +298,70 @@ void shunt_drive_check(struct shunt_waiter *w, struct shunt_device *device, stru
         return;
     w->looked = now;
     pthread_mutex_lock(&process.lock);
-    bool well = all_well(w, work, slots), waits = work->planned || shunt_round_recalled(&work->round);
-    if (process.running == work)
-        look_at_kernel(w, device, work, well, now);
-    else if (!well && process.running == NULL && work->state == SHUNT_WORK_ARRIVED && waits) /* for peers, one of which will do nothing */
-        give_up(w->arena, work, SHUNT_ERR_DEAD);
+    check_work(w->arena, work, now);
     pthread_mutex_unlock(&process.lock);
 }
 
+/* ---- detached operations ---- */
+
+static struct shunt_work *next_detached(struct shunt_work *work)
+{
+    while (work != NULL && !work->detached)
+        work = work->next;
+    return work;
+}
+
+/* One that is given up leaves the list, so what follows is found before. */
+static void check_detached(struct shunt_arena *arena)
+{
+    double now = shunt_seconds();
+    struct shunt_work *next;
+
+    for (struct shunt_work *work = next_detached(process.arrived); work != NULL; work = next) {
+        next = next_detached(work->next);
+        check_work(arena, work, now);
+    }
+}
+
+static enum shunt_need find_need(void)
+{
+    enum shunt_need need = SHUNT_NEED_NOTHING;
+
+    for (struct shunt_work *work = next_detached(process.arrived); work != NULL; work = next_detached(work->next)) {
+        enum shunt_round_state state =
+            work->state == SHUNT_WORK_ARRIVED ? shunt_round_poll(&work->round) : SHUNT_ROUND_RUN;
+        if (state == SHUNT_ROUND_RUN)
+            return SHUNT_NEED_LOOKS;
+        if (state == SHUNT_ROUND_UNDECIDED)
+            need = SHUNT_NEED_DECISION;
+    }
+    return need;
+}
+
+enum shunt_need shunt_drive_detached(struct shunt_arena *arena, bool check)
+{
+    enum shunt_need need = SHUNT_NEED_NOTHING;
+
+    pthread_mutex_lock(&process.lock);
+    struct shunt_work *work = process.closed ? NULL : next_detached(process.arrived);
+    if (work != NULL) {
+        drive_locked(arena, work->device);
+        if (check)
+            check_detached(arena);
+        need = find_need();
+    }
+    pthread_mutex_unlock(&process.lock);
+    return need;
+}
+
+void shunt_drive_close(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1; /* whoever holds it for longer is in the driver, which must cope with that */
+    if (pthread_mutex_timedlock(&process.lock, &until) != 0)
+        return;
+    process.closed = true;
+    pthread_mutex_unlock(&process.lock);
+}

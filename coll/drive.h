@@ -20,10 +20,13 @@ struct shunt_work {
     struct shunt_launch launch;
     struct shunt_plan plan;
     const struct shunt_post *posts[SHUNT_BOARD_RANKS];
+    struct shunt_device *device;
     enum shunt_work_state state;
+    bool detached; /* nobody need wait for it: who finds its end takes it from the list, and leaves */
     bool planned;
     bool yielded;  /* it has been asked to be staged after all, and nothing of it goes on here */
     unsigned code; /* SHUNT_DONE_*, of FINISHED */
+    unsigned algo; /* enum shunt_algo_name, of FINISHED */
     enum shunt_status status;
     struct shunt_work *next;
 };
@@ -33,12 +36,10 @@ struct shunt_waiter {
     struct shunt_arena *arena;
     struct shunt_board *board;
     const struct shunt_progress *progress;
+    double patience; /* seconds that a member that neither publishes nor passes is waited for */
     unsigned spins, turns;
     double poked, looked;
 };
-
-/* Monotonic. */
-double shunt_seconds(void);
 
 /* One fruitless look: let others run, and now and then drive the host MPI, whose peers may be waiting for us in it. */
 void shunt_wait_a_little(struct shunt_waiter *w);
@@ -58,8 +59,19 @@ bool shunt_drive_idle(void);
 /* Look at the running kernel, launch what comes next. */
 void shunt_drive(struct shunt_arena *arena, struct shunt_device *device);
 
+/* The same for the thread that does nothing else, which learns what detached operations need next. */
+enum shunt_need {
+    SHUNT_NEED_NOTHING,
+    SHUNT_NEED_DECISION, /* of a peer */
+    SHUNT_NEED_LOOKS,    /* at a kernel, or at what is launched before */
+};
+enum shunt_need shunt_drive_detached(struct shunt_arena *arena, bool check);
+
+/* The process ends: from now on nothing is done here, since the driver may be gone at any time. */
+void shunt_drive_close(void);
+
 /* Of an operation that takes long: has a member died or failed, so that it cannot end by itself, or has our GPU? */
-void shunt_drive_check(struct shunt_waiter *w, struct shunt_device *device, struct shunt_work *work, const int *slots);
+void shunt_drive_check(struct shunt_waiter *w, struct shunt_work *work);
 
 static inline enum shunt_work_state shunt_work_state(const struct shunt_work *work)
 {

@@ -12,6 +12,8 @@ coll_sources += \
 	%reldir%/copy.c \
 	%reldir%/drive.c \
 	%reldir%/drive.h \
+	%reldir%/helper.c \
+	%reldir%/helper.h \
 	%reldir%/mismatch.c \
 	%reldir%/mismatch.h \
 	%reldir%/oneshot.c \
@@ -23,4 +25,6 @@ coll_sources += \
 	%reldir%/run.h \
 	%reldir%/select.c \
 	%reldir%/select.h \
+	%reldir%/start.c \
+	%reldir%/start.h \
 	%reldir%/task.h

@@ -5,9 +5,6 @@
 #include "base/conf.h"
 #include "coll/select.h"
 
-/* A member that neither publishes nor passes for this long is not waited for any more: a net, as on the board. */
-#define PATIENCE_SECONDS 30
-
 static enum shunt_reason buffers_reason(const struct shunt_task *task)
 {
     size_t align = shunt_type_align(task->type);
@@ -31,10 +28,10 @@ static struct shunt_device *open_device(struct shunt_arena *arena, const struct 
 }
 
 /* For waits for members that neither come nor pass; *since: 0 at their start. */
-static bool out_of_patience(double *since)
+static bool out_of_patience(const struct shunt_waiter *w, double *since)
 {
     *since = *since == 0 ? shunt_seconds() : *since;
-    return shunt_seconds() - *since > PATIENCE_SECONDS && !shunt_conf->reproducible;
+    return shunt_seconds() - *since > w->patience && !shunt_conf->reproducible;
 }
 
 /* One more turn of waiting for a peer to publish something; why to stop, now and then. */
@@ -44,7 +41,7 @@ static enum shunt_reason await_peer(struct shunt_waiter *w, int slot, double *si
     if (w->turns % 64 != 0)
         return SHUNT_REASON_NONE;
     return !shunt_arena_alive(w->arena, slot) ? SHUNT_REASON_PEER_VETO :
-           out_of_patience(since)             ? SHUNT_REASON_TIMEOUT :
+           out_of_patience(w, since)          ? SHUNT_REASON_TIMEOUT :
                                                 SHUNT_REASON_NONE;
 }
 
@@ -143,7 +140,8 @@ void shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *boa
 void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepared *prepared, struct shunt_work *work)
 {
     work->state = SHUNT_WORK_ARRIVED;
-    work->planned = work->yielded = false;
+    work->device = prepared->device;
+    work->detached = work->planned = work->yielded = false;
     work->launch = (struct shunt_launch){
         .type = task->type,
         .op = task->op,

@@ -5,6 +5,9 @@
 
 #include "coll/drive.h"
 
+/* Seconds that calls that wait have for members that neither publish nor pass: a net, as on the board. */
+#define SHUNT_PATIENCE 30
+
 struct shunt_prepared {
     struct shunt_device *device;
     enum shunt_legacy legacy;

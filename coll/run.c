@@ -32,9 +32,9 @@ static enum shunt_status wait_for_end(struct shunt_waiter *w, const struct shunt
         }
         shunt_wait_a_little(w);
         if (w->turns % 64 == 0)
-            shunt_drive_check(w, prepared->device, work, prepared->slots);
+            shunt_drive_check(w, work);
     }
-    outcome->algo = shunt_algos[shunt_round_verdict(&work->round)->algo].number;
+    outcome->algo = work->algo;
     outcome->lingered = work->launch.lingered;
     if (work->code == SHUNT_DONE_ABORTED)
         shunt_launch_abort(prepared->device, false);
@@ -107,7 +107,7 @@ static enum shunt_status stage_together(struct shunt_waiter *w, const struct shu
 enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
                                  const struct shunt_progress *progress, struct shunt_outcome *outcome)
 {
-    struct shunt_waiter w = { .arena = arena, .board = board, .progress = progress };
+    struct shunt_waiter w = { .arena = arena, .board = board, .progress = progress, .patience = SHUNT_PATIENCE };
     struct shunt_prepared prepared;
 
     *outcome = (struct shunt_outcome){ .reason = SHUNT_REASON_NONE };

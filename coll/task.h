@@ -29,4 +29,7 @@ struct shunt_progress {
     void *context;
 };
 
+/* Monotonic, for waits. */
+double shunt_seconds(void);
+
 #endif

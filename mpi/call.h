@@ -91,7 +91,7 @@ struct shunt_wait {
  *           shunt_hook_move_after, while the process uses CUDA
  *   issue   begins an operation and creates its request: shunt_hook_issue_before, which may put other buffers into the
  *           call, answers true if the call is done; shunt_hook_issue_after
- *   icoll   the same for a collective: shunt_hook_coll first
+ *   icoll   the same for a collective: shunt_hook_icoll_before; shunt_hook_issue_after
  *   access  a one-sided call: shunt_hook_access_before, shunt_hook_access_after, as issue
  *   sync    ends one-sided operations: shunt_hook_sync_after, only while some are staged
  *   pack    the same for packing: shunt_hook_pack_before, shunt_hook_pack_after
@@ -115,6 +115,7 @@ bool shunt_hook_stage_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc);
+bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept);
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_access_before(struct shunt_call *call, int *rc, void **kept);
@@ -147,6 +148,18 @@ void shunt_requests_look(void);     /* has any of them ended? After each call th
 int shunt_answer_MPIX_Query_cuda_support(void);
 int shunt_answer_MPIX_GPU_query_support(int gpu_type, int *is_supported);
 void shunt_hook_kinds_after(const struct shunt_call *call, int rc);
+extern int shunt_flights;                /* likewise: collectives that go on on the GPUs, or are on their way there */
+void shunt_flights_look(void);           /* what has become of them? */
+void shunt_flights_fence(MPI_Comm comm); /* before what must come after those that are undecided; MPI_COMM_NULL: of all */
+static inline void shunt_flights_before(MPI_Comm comm)
+{
+    if (__builtin_expect(__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0, 0))
+        shunt_flights_fence(comm);
+}
+int shunt_host_begin(const struct shunt_call *call); /* the host's nonblocking collective with these arguments; in shims.c */
+void shunt_flights_depth(enum shunt_call_id id); /* the same for the class depth, where the call may wait */
+int shunt_poll_request(MPI_Request *request, MPI_Status *status); /* MPI_Wait that looks at them; poll.c */
+void shunt_poll_turn(unsigned *spins);                            /* one turn of such a loop */
 void shunt_hook_init_before(const struct shunt_call *call);
 void shunt_hook_init_after(const struct shunt_call *call, int rc);
 void shunt_hook_final_before(const struct shunt_call *call);

@@ -19,18 +19,17 @@
 #include "mpi/tally.h"
 
 /*
- * The host is about to see the call as it came. Of Allreduce that is counted, and types that the host does not know get an
- * operation that it does.
+ * The host is about to see the call as it came, but for an operation on types that it does not know. Of Allreduce that is
+ * counted.
  */
 static inline void leave_to_host(struct shunt_call *call)
 {
+    shunt_float16_replace(call);
     if (call->id != SHUNT_CALL_Allreduce)
         return;
     /* The size of a datatype costs a call of the host, so it is asked only for who wants to see it. */
     shunt_stats_count(SHUNT_COLL_ALLREDUCE, SHUNT_PATH_HOST, SHUNT_REASON_NONE,
                       shunt_conf->stats ? shunt_classify_bytes(call) : 0);
-    if (__builtin_expect(shunt_float16_is(call->datatype), 0))
-        call->op = shunt_float16_op(call->datatype, call->op);
 }
 
 /* Device memory that did not run on the GPUs, or none. */
@@ -41,8 +40,7 @@ static bool stage_call(struct shunt_call *call, enum shunt_reason reason, int *r
 
     if (status == SHUNT_OK) {
         shunt_tally_staged(call, images, reason);
-        if (call->id == SHUNT_CALL_Allreduce)
-            call->op = shunt_float16_op(call->datatype, call->op);
+        shunt_float16_replace(call);
         status = shunt_images_fill(images);
     } else if (status == SHUNT_PASS) {
         leave_to_host(call);
@@ -65,6 +63,7 @@ static __attribute__((noinline)) bool take_call(struct shunt_call *call, int *rc
         return true;
     if (shunt_life_forked())
         return false;
+    shunt_flights_before(MPI_COMM_NULL);
     bool done = false;
     if (reason == SHUNT_REASON_NONE)
         leave_to_host(call);
@@ -88,6 +87,7 @@ bool shunt_hook_stage_before(struct shunt_call *call, int *rc, void **kept)
 {
     if (shunt_gpu_in_use() && !is_plain(call))
         return take_call(call, rc, kept);
+    shunt_flights_before(MPI_COMM_NULL);
     shunt_hook_coll(call);
     leave_to_host(call);
     return false;

@@ -27,6 +27,8 @@ static void poke_host(void *context)
     int flag;
 
     shunt_host.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, *(const MPI_Comm *)context, &flag, MPI_STATUS_IGNORE);
+    if (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0)
+        shunt_flights_look();
 }
 
 static uint64_t bytes_of(const struct shunt_task *task)
@@ -34,8 +36,12 @@ static uint64_t bytes_of(const struct shunt_task *task)
     return task->count * shunt_type_size(task->type);
 }
 
-/* One rank: the result is what it brings. */
-static bool run_alone(const struct shunt_task *task)
+struct shunt_progress shunt_device_progress(const struct shunt_call *call)
+{
+    return (struct shunt_progress){ poke_host, (void *)&call->comm };
+}
+
+bool shunt_device_copy(const struct shunt_task *task)
 {
     return task->send == task->recv || shunt_gpu_copy(task->recv, task->send, bytes_of(task)) == SHUNT_OK;
 }
@@ -57,13 +63,13 @@ static bool is_bereft(const struct shunt_comm *comm, enum shunt_reason reason)
 bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, const struct shunt_task *task,
                       enum shunt_reason *reason, int *rc)
 {
-    struct shunt_progress progress = { poke_host, (void *)&call->comm };
+    struct shunt_progress progress = shunt_device_progress(call);
     struct shunt_outcome outcome = { .reason = *reason != SHUNT_REASON_NONE ? *reason : find_obstacle(comm) };
     enum shunt_status status = SHUNT_PASS;
     unsigned path = SHUNT_PATH_LOCAL;
     int saved = errno;
 
-    if (outcome.reason == SHUNT_REASON_NONE && comm->size == 1 && run_alone(task)) {
+    if (outcome.reason == SHUNT_REASON_NONE && comm->size == 1 && shunt_device_copy(task)) {
         status = SHUNT_OK;
     } else if (outcome.reason == SHUNT_REASON_NONE) {
         status = shunt_coll_run(shunt_life_arena(), comm->board, task, &progress, &outcome);
@@ -209,7 +215,7 @@ static void find_sides(const struct shunt_call *call, const struct shunt_collect
 bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_task *task,
                        enum shunt_reason *reason)
 {
-    const unsigned coll = shunt_call_coll(call->id);
+    const unsigned coll = shunt_call_coll(shunt_call_family(call->id));
     const struct shunt_collective *shape = &shunt_collectives[coll];
     const bool one_buffer = shape->traits & SHUNT_TRAIT_ONE_BUFFER, rooted = shunt_coll_rooted(coll);
     struct side send, recv;
@@ -245,15 +251,16 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
     return true;
 }
 
-/* Has the collective algorithms for the GPUs? */
-static bool is_served(unsigned coll)
+bool shunt_device_serves(const struct shunt_call *call)
 {
+    unsigned coll = shunt_call_coll(shunt_call_family(call->id));
+
     return coll < SHUNT_NCOLLS && !shunt_coll_has(coll, SHUNT_TRAIT_STAGED);
 }
 
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc)
 {
-    bool served = is_served(shunt_call_coll(call->id));
+    bool served = shunt_device_serves(call);
     struct shunt_comm *comm = served ? shunt_comm_get(call->comm) : NULL;
     struct shunt_task task;
 

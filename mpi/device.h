@@ -24,10 +24,19 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
 bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_task *task,
                        enum shunt_reason *reason);
 
+/* Has the collective of this call algorithms for the GPUs? */
+bool shunt_device_serves(const struct shunt_call *call);
+
 /*
  * Run a blocking collective that may have device memory. Takes the step, too. False also if there is none on this rank
  * (surely: *reason is NONE), or if the host has to say that the call is wrong.
  */
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc);
+
+/* The task of a communicator of one rank: the result is what it brings. */
+bool shunt_device_copy(const struct shunt_task *task);
+
+/* What waits drive while they last: the host's progress, and other operations of this process. As long as the call is. */
+struct shunt_progress shunt_device_progress(const struct shunt_call *call);
 
 #endif

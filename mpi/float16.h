@@ -9,6 +9,7 @@
 #ifndef SHUNT_MPI_FLOAT16_H
 #define SHUNT_MPI_FLOAT16_H
 
+#include "mpi/call.h"
 #include "mpi/types.h"
 
 enum shunt_float16 { SHUNT_FLOAT16_IEEE, SHUNT_FLOAT16_BRAIN, SHUNT_NFLOAT16 };
@@ -33,6 +34,13 @@ const struct shunt_mpi_type *shunt_float16_find(MPI_Datatype handle);
 
 /* What the host is to be called with: an operation of ours if the handle is one of these and has `op`, else `op`. */
 MPI_Op shunt_float16_op(MPI_Datatype handle, MPI_Op op);
+
+/* The same in a call that is a reduction, or else has no operation there. */
+static inline void shunt_float16_replace(struct shunt_call *call)
+{
+    if (__builtin_expect(shunt_float16_is(call->datatype), 0))
+        call->op = shunt_float16_op(call->datatype, call->op);
+}
 
 /* Before MPI ends: give the handles back to the host. */
 void shunt_float16_stop(void);

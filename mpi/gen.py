@@ -131,6 +131,61 @@ def lack(call):
     return "MEANS_NO" if call.cls == "query" else "MAY_LACK" if call.newer else "ALL_HAVE"
 
 
+def call_arg(arg, large):
+    """The argument as struct shunt_call has it; small counts are int there, too."""
+    if not arg.field:
+        return "MPI_INFO_NULL"
+    field = "call->" + arg.field.split(" = ")[0].lstrip(".").replace("rows.", "rows->")
+    return f"(int){field}" if arg.small.startswith("int ") and arg.large and not large else field
+
+
+def write_begin(calls):
+    """Nonblocking collectives, from what a struct shunt_call keeps of them."""
+    print("int shunt_host_begin(const struct shunt_call *call)\n{\n    switch (call->id * 2 + call->large) {")
+    for call in [c for c in calls if c.cls == "icoll" and c.id[0] == "I" and any(a.kind in ("buf", "cbuf") for a in c.args)]:
+        args = ", ".join(call_arg(a, call.large) for a in call.args)
+        print(f"    case SHUNT_CALL_{call.id} * 2 + {int(call.large)}: return shunt_host.{call.name}({args});")
+    print("    default: return MPI_ERR_OTHER;\n    }\n}\n")
+
+
+# Calls that wait and have a form that does not: as loops while there are flights. Of the others in the same way
+POLLED = {"Send", "Ssend", "Rsend", "Recv", "Mrecv"}
+POLLED_OTHERS = {
+    "Sendrecv": """MPI_Request requests[2];
+            rc = shunt_host.Irecv{c}(call.recvbuf, recvcount, call.recvtype, source, recvtag, comm, &requests[0]);
+            if (rc == MPI_SUCCESS)
+                rc = shunt_host.Isend{c}(call.sendbuf, sendcount, call.datatype, dest, sendtag, comm, &requests[1]);
+            if (rc == MPI_SUCCESS) {{
+                rc = shunt_poll_request(&requests[0], call.status);
+                int sent = shunt_poll_request(&requests[1], MPI_STATUS_IGNORE);
+                rc = rc == MPI_SUCCESS ? sent : rc;
+            }}""",
+    "Probe": """int flag = 0;
+            unsigned spins = 0;
+            while ((rc = shunt_host.Iprobe(source, tag, comm, &flag, status)) == MPI_SUCCESS && !flag)
+                shunt_poll_turn(&spins);""",
+    "Mprobe": """int flag = 0;
+            unsigned spins = 0;
+            while ((rc = shunt_host.Improbe(source, tag, comm, &flag, message, status)) == MPI_SUCCESS && !flag)
+                shunt_poll_turn(&spins);"""}
+
+
+def poll(call):
+    """The call as a loop, with an else before what follows."""
+    name, c = call.family, "_c" * call.large
+    if call.id != name or name not in POLLED and name not in POLLED_OTHERS:
+        return ""
+    body = POLLED_OTHERS[name].format(c=c) if name in POLLED_OTHERS else None
+    if not body:
+        args = host_args(call._replace(args=[a for a in call.args if a.kind != "rstatus"]))
+        status = "call.status" if any(a.kind == "rstatus" for a in call.args) else "MPI_STATUS_IGNORE"
+        body = f"""MPI_Request request;
+            rc = shunt_host.I{name.lower()}{c}({args}, &request);
+            if (rc == MPI_SUCCESS)
+                rc = shunt_poll_request(&request, {status});"""
+    return f"        if (FLYING) {{\n            {body}\n        }} else\n    "
+
+
 def write_slots(calls):
     for call in [c for c in calls if c.slot >= 0]:
         for i, symbol in enumerate(symbols(call)):
@@ -145,6 +200,10 @@ def write_ids(calls, digest):
           " \\\n".join(f"    [SHUNT_CALL_{i}] = SHUNT_CALL_{family}," for i, family in forms) + "\n")
     print("/* Initialises an array of bools: which are started by Start. */\n#define SHUNT_CALL_PERSISTENT_FORMS \\\n" +
           " \\\n".join(f"    [SHUNT_CALL_{i}] = true," for i in ids if i.endswith("_init")) + "\n")
+    for what, macro, has in (("have struct shunt_rows", "ROWS", rows),
+                             ("have a second datatype", "TWO_TYPES", lambda c: any(a.kind == "rtype" for a in c.args))):
+        print(f"/* Likewise: which {what}. */\n#define SHUNT_CALL_{macro} \\\n" +
+              " \\\n".join(f"    [SHUNT_CALL_{i}] = true," for i in dict.fromkeys(c.id for c in calls if has(c))) + "\n")
     print(f"#define SHUNT_NSLOTS {2 + max(c.slot for c in calls)}")
     print(f"#define SHUNT_CALLS_DIGEST {digest:#x}u /* of calls.txt: slots are numbered alike */")
 
@@ -165,9 +224,10 @@ def write_shims(calls, functions, template):
              for i, s in enumerate(symbols(call))]
     for call, slot, symbol in shims:
         values = {"SYMBOL": symbol, "PARAMS": declare(call), "ARGS": ", ".join(a.name for a in call.args),
-                  "HOST_ARGS": host_args(call), "SLOT": str(slot), "ID": call.id, "ROWS": rows(call), "FIELDS": fields(call),
+                  "HOST_ARGS": host_args(call), "POLL": poll(call), "SLOT": str(slot), "ID": call.id, "ROWS": rows(call), "FIELDS": fields(call),
                   "CLASS": call.cls, "STRUCT": "shunt_wait" if call.cls == "done" else "shunt_call"}
         print(re.sub(r"@(\w+)@", lambda m: values[m[1]], template))
+    write_begin(calls)
     print("const struct shunt_shim shunt_shims[] = {\n" +
           "".join(f"    {{{slot}, (void *)shim_{symbol}, false}},\n" for _, slot, symbol in shims) +
           "".join(f"    {{{c.slot + i}, (void *)shunt_answer_{c.name}, true}},\n" for c in calls if c.cls == "answer"

@@ -17,11 +17,13 @@
 
 #include "base/log.h"
 #include "base/stats.h"
+#include "coll/helper.h"
 #include "coll/run.h"
 #include "cuda/gpu.h"
 #include "mpi/access.h"
 #include "mpi/comm.h"
 #include "mpi/flatten.h"
+#include "mpi/flight.h"
 #include "mpi/float16.h"
 
 enum phase { BEFORE, STARTING, RUNNING, ENDING, OVER };
@@ -70,6 +72,7 @@ static void enter_child(void)
     shunt_comm_abandon();
     shunt_patterns_abandon();
     shunt_accesses_abandon();
+    shunt_flights_abandon();
 }
 
 static void start_process(void)
@@ -191,6 +194,8 @@ void shunt_hook_final_before(const struct shunt_call *call)
     }
     if (is_session(call) || life.phase != RUNNING)
         return;
+    shunt_flights_finish();
+    shunt_helper_stop(life.arena);
     life.phase = ENDING;
     shunt_stats_finish(life.arena);
     shunt_comm_stop();

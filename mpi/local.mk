@@ -16,6 +16,8 @@ mpi_sources += \
 	%reldir%/device.h \
 	%reldir%/engine.c \
 	%reldir%/flatten.c \
+	%reldir%/flight.c \
+	%reldir%/flight.h \
 	%reldir%/flatten.h \
 	%reldir%/file.c \
 	%reldir%/float16.c \
@@ -41,6 +43,8 @@ mpi_sources += \
 	%reldir%/packed.c \
 	%reldir%/packed.h \
 	%reldir%/partition.c \
+	%reldir%/poll.c \
+	%reldir%/poll.h \
 	%reldir%/patterns.c \
 	%reldir%/query.c \
 	%reldir%/query.h \

@@ -8,6 +8,8 @@
 
 #include "cuda/gpu.h"
 #include "mpi/comm.h"
+#include "mpi/flight.h"
+#include "mpi/float16.h"
 #include "mpi/life.h"
 #include "mpi/message.h"
 #include "mpi/tally.h"
@@ -99,7 +101,8 @@ static enum shunt_status fill_written(const struct shunt_images *images)
     return images->recv.staged ? shunt_image_fill(&images->recv_image, &images->recv.written) : SHUNT_OK;
 }
 
-static enum shunt_status prepare_operation(struct shunt_call *call, struct shunt_operation *operation)
+static enum shunt_status prepare_operation(struct shunt_call *call, enum shunt_reason reason,
+                                           struct shunt_operation *operation)
 {
     bool partitioned = call->id == SHUNT_CALL_Psend_init || call->id == SHUNT_CALL_Precv_init;
     struct shunt_call original = *call;
@@ -109,7 +112,7 @@ static enum shunt_status prepare_operation(struct shunt_call *call, struct shunt
                                            : shunt_images_make(call, &operation->images);
     if (status != SHUNT_OK)
         return status;
-    shunt_tally_staged(call, &operation->images, SHUNT_REASON_NO_ALGORITHM);
+    shunt_tally_staged(call, &operation->images, reason);
     if (tells_nothing(call->id))
         status = fill_written(&operation->images);
     /* What is to be started, too: MPICH 4.0 copies the root's own part in Gather_init. */
@@ -120,7 +123,8 @@ static enum shunt_status prepare_operation(struct shunt_call *call, struct shunt
     return status;
 }
 
-enum shunt_status shunt_operation_make(struct shunt_call *call, struct shunt_operation **operation_p)
+enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,
+                                       struct shunt_operation **operation_p)
 {
     struct shunt_operation *operation = calloc(1, sizeof *operation);
 
@@ -129,7 +133,7 @@ enum shunt_status shunt_operation_make(struct shunt_call *call, struct shunt_ope
     operation->request.comm = call->comm;
     operation->request.persistent = persistent_forms[call->id];
     operation->by_status = tells_by_status(shunt_call_family(call->id));
-    enum shunt_status status = prepare_operation(call, operation);
+    enum shunt_status status = prepare_operation(call, reason, operation);
     if (status == SHUNT_OK)
         *operation_p = operation;
     else
@@ -147,14 +151,14 @@ int shunt_operation_begun(struct shunt_operation *operation, MPI_Request handle)
 /* ---- hooks ---- */
 
 /* A buffer may be in device memory. */
-static __attribute__((noinline)) bool stage_issue(struct shunt_call *call, int *rc, void **kept)
+static __attribute__((noinline)) bool stage_issue(struct shunt_call *call, enum shunt_reason reason, int *rc, void **kept)
 {
     struct shunt_operation *operation = NULL;
     int saved = errno;
 
     if (shunt_life_forked())
         return false;
-    enum shunt_status status = shunt_operation_make(call, &operation);
+    enum shunt_status status = shunt_operation_make(call, reason, &operation);
     errno = saved;
     *kept = operation;
     if (status == SHUNT_OK || status == SHUNT_PASS)
@@ -163,13 +167,37 @@ static __attribute__((noinline)) bool stage_issue(struct shunt_call *call, int *
     return true;
 }
 
-bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
+static bool may_be_device(const struct shunt_call *call)
 {
     const void *send = call->sendbuf && call->sendbuf != MPI_IN_PLACE ? call->sendbuf : call->recvbuf;
 
-    if (!shunt_gpu_in_use() || shunt_gpu_surely_host(send, call->recvbuf ? call->recvbuf : send))
-        return false;
-    return stage_issue(call, rc, kept);
+    return shunt_gpu_in_use() && !shunt_gpu_surely_host(send, call->recvbuf ? call->recvbuf : send);
+}
+
+bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
+{
+    return may_be_device(call) && stage_issue(call, SHUNT_REASON_NO_ALGORITHM, rc, kept);
+}
+
+/* What the GPUs do not take is the host's next collective on this communicator. */
+bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept)
+{
+    enum shunt_reason reason = SHUNT_REASON_NO_ALGORITHM;
+    bool device = may_be_device(call), done = false;
+
+    if (device && !persistent_forms[call->id] && !shunt_life_forked()) {
+        int saved = errno;
+        done = shunt_flight_begin(call, rc, &reason);
+        errno = saved;
+        if (done)
+            return true;
+    } else {
+        shunt_hook_coll(call);
+    }
+    shunt_flights_before(call->comm);
+    done = device && stage_issue(call, reason, rc, kept);
+    shunt_float16_replace(call);
+    return done;
 }
 
 int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc)

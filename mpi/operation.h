@@ -9,6 +9,7 @@
 #ifndef SHUNT_MPI_OPERATION_H
 #define SHUNT_MPI_OPERATION_H
 
+#include "base/reasons.h"
 #include "mpi/image.h"
 #include "mpi/request.h"
 
@@ -28,10 +29,11 @@ struct shunt_operation {
 };
 
 /*
- * Make the operation of a call, with images in the call in place of staged buffers, and filled.
+ * Make the operation of a call, with images in the call in place of staged buffers, and filled. It is staged for `reason`.
  * PASS: nothing is staged, and the call is as it was.
  */
-enum shunt_status shunt_operation_make(struct shunt_call *call, struct shunt_operation **operation_p);
+enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,
+                                       struct shunt_operation **operation_p);
 
 /* The host has begun it, and has given out this request. Answers an MPI error. */
 int shunt_operation_begun(struct shunt_operation *operation, MPI_Request handle);

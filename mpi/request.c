@@ -11,6 +11,7 @@
 #include "mpi/comm.h"
 #include "mpi/life.h"
 #include "mpi/map.h"
+#include "mpi/poll.h"
 
 enum { PATIENCE = 10 }; /* seconds */
 
@@ -393,6 +394,18 @@ static int prepare_call(struct shunt_wait *wait, struct watch *watch)
     return rc;
 }
 
+/* While there are flights: those that have ended are complete now, and a call that waits is a loop. True: it is done. */
+static bool wait_in_flight(struct shunt_wait *wait, struct watch *watch, int *rc)
+{
+    shunt_flights_look();
+    if (!shunt_poll_waits(wait->id))
+        return false;
+    *rc = shunt_poll_wait(wait);
+    if (watch)
+        *rc = shunt_hook_done_after(wait, watch, *rc);
+    return true;
+}
+
 bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
 {
     struct watch *watch;
@@ -413,7 +426,7 @@ bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
     }
     *kept = over ? NULL : watch;
     errno = saved;
-    return over;
+    return over || (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0 && wait_in_flight(wait, watch, rc));
 }
 
 int shunt_hook_done_after(const struct shunt_wait *wait, void *kept, int rc)

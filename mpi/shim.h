@@ -87,7 +87,7 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
          ? (void)((rc) = shunt_hook_issue_after(call, kept, rc))                                   \
          : (void)0,                                                                                \
      LOOK_AFTER_ORPHANS)
-#define BEFORE_icoll(call, rc, kept) (shunt_hook_coll(call), shunt_hook_issue_before(call, rc, kept))
+#define BEFORE_icoll(call, rc, kept) shunt_hook_icoll_before(call, rc, kept)
 #define AFTER_icoll(call, rc, kept)  AFTER_issue(call, rc, kept)
 #define BEFORE_access(call, rc, kept) shunt_hook_access_before(call, rc, kept)
 #define AFTER_access(call, rc, kept)                                                               \
@@ -136,6 +136,31 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define AFTER_init(call, rc, kept)   shunt_hook_init_after(call, rc)
 #define BEFORE_final(call, rc, kept) ((void)(kept), shunt_hook_final_before(call), false)
 #define AFTER_final(call, rc, kept)  shunt_hook_final_after(call, rc)
+
+/* While there are flights: a look, or what has to be decided before the call. Those of other classes do it in their hooks. */
+#define FLYING           __builtin_expect(__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0, 0)
+#define FLIGHTS(action)  (FLYING ? (action) : (void)0)
+#define FENCE_depth(id)  FLIGHTS(shunt_flights_depth(id))
+#define FENCE_coll(id)   FLIGHTS(shunt_flights_fence(MPI_COMM_NULL))
+#define FENCE_comm(id)   FENCE_coll(id)
+#define FENCE_free(id)   FENCE_coll(id)
+#define FENCE_window(id) FENCE_coll(id)
+#define FENCE_sync(id)   FENCE_coll(id)
+#define FENCE_file(id)   FENCE_coll(id)
+#define FENCE_begin(id)  FENCE_coll(id)
+#define FENCE_end(id)    FENCE_coll(id)
+#define FENCE_move(id)   FLIGHTS(shunt_flights_look())
+#define FENCE_issue(id)  FENCE_move(id)
+#define FENCE_access(id) FENCE_move(id)
+#define FENCE_pack(id)   ((void)0)
+#define FENCE_attach(id) ((void)0)
+#define FENCE_take(id)   ((void)0)
+#define FENCE_stage(id)  ((void)0)
+#define FENCE_icoll(id)  ((void)0)
+#define FENCE_done(id)   ((void)0)
+#define FENCE_init(id)   ((void)0)
+#define FENCE_final(id)  ((void)0)
+#define FENCE_kinds(id)  ((void)0)
 
 /* Nothing is for the hooks of the class to do, so not even a struct shunt_call is needed. */
 #define SKIP_depth  false

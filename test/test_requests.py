@@ -3,7 +3,7 @@
 and status by status, whatever way it is completed."""
 import pytest
 
-from harness import mpirun, staged
+from harness import by_name, mpirun, staged
 
 PAIRS = ["D:D", "H:D", "DH:HD", "M:V", "E:R"]
 FORMS = ["nonblocking", "persistent"]
@@ -63,9 +63,11 @@ def test_one_sided(family, ranks):
 @pytest.mark.parametrize("program", COLLECTIVES)
 @pytest.mark.parametrize("form", FORMS)
 def test_collectives(family, form, program):
-    """As the blocking forms: each call on device memory is staged, and none on host memory is."""
-    summary, found = check(family, 2, program, form, "D:D", *(["DH:HD"] if family == "openmpi" else []))
-    assert sum(found.values()) == summary["device"]
+    """As the blocking forms: each call on device memory runs on the GPUs or is staged, and none on host memory is."""
+    result = mpirun(family, 2, program, form, "D:D", *(["DH:HD"] if family == "openmpi" else []))
+    found, ran = by_name(result)
+    assert sum(found.values()) + sum(ran.values()) == result.checked()["device"], str(result)
+    assert len(ran) == (10 if form == "nonblocking" and program == "check_collectives" else 0), str(result)
 
 
 @pytest.mark.slow
@@ -74,7 +76,7 @@ def test_collectives(family, form, program):
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_more_collectives(family, ranks, form, program):
     for words in ([], ["large"]):
-        check(family, ranks, program, form, *words, "D:D", "A:V", "H:D", "HM:MD", "E:R", "D:H", limit=300)
+        mpirun(family, ranks, program, form, *words, "D:D", "A:V", "H:D", "HM:MD", "E:R", "D:H", limit=300).checked()
 
 
 def test_host_memory(family):

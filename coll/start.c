@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations that go on after the call that began them; start.h. */
+#include "coll/start.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/conf.h"
+#include "coll/helper.h"
+#include "coll/mismatch.h"
+#include "coll/prepare.h"
+#include "coll/select.h"
+#include "cuda/copies.h"
+
+/* A peer that has just begun its own first operation needs about 20 ms to open what it needs. */
+#define MEET_SECONDS 0.05
+#define MEETINGS     16 /* that this process has patience for: a rank that is never on the GPUs must not delay every call */
+
+struct shunt_start {
+    struct shunt_work work;
+    struct shunt_prepared prepared;
+    struct shunt_arena *arena;
+    struct shunt_board *board;
+    struct shunt_start *next; /* in the pool */
+};
+
+/* Those that are not in use: as many as there have been at the same time. */
+static struct {
+    pthread_mutex_t lock;
+    struct shunt_start *first;
+    unsigned meetings; /* in vain */
+} pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct shunt_start *take_start(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    struct shunt_start *start = pool.first;
+    if (start != NULL)
+        pool.first = start->next;
+    pthread_mutex_unlock(&pool.lock);
+    return start != NULL ? start : malloc(sizeof *start);
+}
+
+static void give_start(struct shunt_start *start)
+{
+    pthread_mutex_lock(&pool.lock);
+    start->next = pool.first;
+    pool.first = start;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* Why nothing on this board can be begun here. */
+static enum shunt_reason find_trouble(const struct shunt_arena *arena, const struct shunt_board *board)
+{
+    if (arena == NULL || board == NULL)
+        return arena == NULL ? SHUNT_REASON_NO_ARENA : SHUNT_REASON_NOT_REGISTERED;
+    if (shunt_board_size(board) > SHUNT_BOARD_RANKS)
+        return SHUNT_REASON_TOO_MANY_RANKS;
+    /* Whether all ranks have begun it when one has to go on is a matter of time, and time shall not change bits. */
+    return shunt_conf->reproducible ? SHUNT_REASON_REPRODUCIBLE : SHUNT_REASON_NONE;
+}
+
+static enum shunt_reason prepare(struct shunt_start *start, const struct shunt_task *task,
+                                 const struct shunt_progress *progress)
+{
+    bool patient = __atomic_load_n(&pool.meetings, __ATOMIC_RELAXED) < MEETINGS;
+    struct shunt_waiter w = {
+        .arena = start->arena, .board = start->board, .progress = progress, .patience = patient ? MEET_SECONDS : 0
+    };
+    enum shunt_reason reason = shunt_prepare(&w, task, &start->prepared);
+
+    if (reason == SHUNT_REASON_TIMEOUT) {
+        __atomic_add_fetch(&pool.meetings, 1, __ATOMIC_RELAXED);
+        return SHUNT_REASON_NOT_MET;
+    }
+    return reason;
+}
+
+static enum shunt_status arrive(struct shunt_start *start, const struct shunt_task *task, enum shunt_reason *reason)
+{
+    const struct shunt_prepared *prepared = &start->prepared;
+    struct shunt_select select = {
+        .arena = start->arena, .slots = prepared->slots, .layout = &prepared->device->layout
+    };
+    struct shunt_post post;
+
+    shunt_prepare_work(task, prepared, &start->work);
+    start->work.detached = true;
+    shunt_prepare_post(start->arena, start->board, prepared->device, task, &post);
+    post.flags |= SHUNT_POST_WAKE;
+    /* Nobody waits here until what the application has begun is over. */
+    if (shunt_select_copies(task->coll, task->count * shunt_type_size(task->type)) &&
+        prepared->legacy == SHUNT_LEGACY_IDLE && shunt_copies_possible(prepared->device))
+        post.flags |= SHUNT_POST_READY;
+    shunt_drive_lock();
+    enum shunt_status status =
+        shunt_board_arrive(start->board, &post, shunt_select_decide, &select, &start->work.round, reason);
+    if (status == SHUNT_OK)
+        shunt_drive_list(&start->work);
+    shunt_drive_unlock();
+    return status;
+}
+
+enum shunt_status shunt_coll_start(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                   const struct shunt_progress *progress, struct shunt_start **start_p,
+                                   enum shunt_reason *reason)
+{
+    struct shunt_start *start = NULL;
+    enum shunt_status status = SHUNT_PASS;
+
+    *reason = find_trouble(arena, board);
+    if (*reason == SHUNT_REASON_NONE && (!shunt_helper_ensure(arena) || (start = take_start()) == NULL))
+        *reason = SHUNT_REASON_PEER_VETO;
+    if (*reason == SHUNT_REASON_NONE) {
+        start->arena = arena;
+        start->board = board;
+        *reason = prepare(start, task, progress);
+    }
+    if (*reason != SHUNT_REASON_NONE)
+        shunt_board_pass(board);
+    else
+        status = arrive(start, task, reason);
+    if (status == SHUNT_OK) {
+        /* Who arrives last launches at once; the other thread then has only to find the end. */
+        shunt_drive(arena, start->prepared.device);
+        shunt_helper_nudge(arena);
+        *start_p = start;
+    } else if (start != NULL) {
+        give_start(start);
+    }
+    return status;
+}
+
+enum shunt_start_state shunt_start_look(struct shunt_start *start)
+{
+    enum shunt_work_state state = shunt_work_state(&start->work);
+
+    if (state != SHUNT_WORK_FINISHED) {
+        shunt_drive(start->arena, start->prepared.device);
+        state = shunt_work_state(&start->work);
+    }
+    if (state == SHUNT_WORK_ARRIVED) {
+        /* Under the lock, as its end may be found by another thread, which then leaves the round. */
+        shunt_drive_lock();
+        state = start->work.state;
+        enum shunt_round_state round =
+            state == SHUNT_WORK_ARRIVED ? shunt_round_poll(&start->work.round) : SHUNT_ROUND_RUN;
+        shunt_drive_unlock();
+        if (round != SHUNT_ROUND_RUN)
+            return round == SHUNT_ROUND_STAGE ? SHUNT_START_STAGED : SHUNT_START_UNDECIDED;
+    }
+    return state == SHUNT_WORK_FINISHED ? SHUNT_START_DONE : SHUNT_START_RUNS;
+}
+
+void shunt_start_veto(struct shunt_start *start)
+{
+    shunt_drive_lock();
+    if (start->work.state == SHUNT_WORK_ARRIVED)
+        shunt_round_veto(&start->work.round, SHUNT_REASON_OVERTAKEN);
+    shunt_drive_unlock();
+}
+
+bool shunt_start_bereft(const struct shunt_start *start)
+{
+    return shunt_board_bereft(start->board);
+}
+
+enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcome *outcome)
+{
+    struct shunt_work *work = &start->work;
+    enum shunt_status status = SHUNT_PASS;
+
+    *outcome = (struct shunt_outcome){ .reason = SHUNT_REASON_NONE };
+    if (shunt_work_state(work) == SHUNT_WORK_FINISHED) {
+        status = work->status;
+        outcome->algo = work->algo;
+        outcome->lingered = work->launch.lingered;
+    } else {
+        outcome->reason = shunt_round_verdict(&work->round)->reason;
+        if (outcome->reason == SHUNT_REASON_MISMATCH)
+            shunt_mismatch_say(&work->round);
+        shunt_drive_unlist(work);
+        shunt_round_leave(&work->round);
+    }
+    give_start(start);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Operations that go on after the call that began them. What can fail is done and this rank arrives as in a blocking call;
+ * from then on helper.c launches what is decided and finds its end, while the application computes.
+ */
+#ifndef SHUNT_COLL_START_H
+#define SHUNT_COLL_START_H
+
+#include "coll/run.h"
+
+struct shunt_start; /* an operation in which this rank has arrived */
+
+/*
+ * Begin `task`. Never waits for a rank to call, but shortly for one to be met on the GPUs for the first time.
+ * SHUNT_OK: begun, to be ended by shunt_start_end. SHUNT_PASS: not begun; this rank's counter on the board has advanced all
+ * the same; *reason says why.
+ */
+enum shunt_status shunt_coll_start(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                   const struct shunt_progress *progress, struct shunt_start **start_p,
+                                   enum shunt_reason *reason);
+
+enum shunt_start_state {
+    SHUNT_START_UNDECIDED,
+    SHUNT_START_RUNS,
+    SHUNT_START_STAGED, /* the GPUs have not and will not run it */
+    SHUNT_START_DONE,
+};
+
+/* Look once; drives what is decided, too. */
+enum shunt_start_state shunt_start_look(struct shunt_start *start);
+
+/* Stage it, if it is still undecided. */
+void shunt_start_veto(struct shunt_start *start);
+
+/* Of one that is staged: has a member died, so that the host MPI cannot end it either? */
+bool shunt_start_bereft(const struct shunt_start *start);
+
+/* Of one that is DONE (its status) or STAGED (SHUNT_PASS): the answer, as of shunt_coll_run. Gives the operation back. */
+enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcome *outcome);
+
+#endif

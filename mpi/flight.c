@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Collectives that go on after the call that began them; flight.h. */
+#include "mpi/flight.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/conf.h"
+#include "base/stats.h"
+#include "coll/start.h"
+#include "mpi/device.h"
+#include "mpi/float16.h"
+#include "mpi/image.h"
+#include "mpi/life.h"
+#include "mpi/operation.h"
+#include "mpi/request.h"
+#include "mpi/types.h"
+
+/* How long a host call that cannot be a loop waits for a decision: ranks that begin together need some microseconds. */
+#define GRACE_SECONDS 200e-6
+
+/* At the end of MPI, as for requests that nobody completes. */
+#define PATIENCE_SECONDS 10
+
+enum stage {
+    GOING,  /* on the board: undecided, or on the GPUs */
+    STAGED, /* begun in the host MPI */
+    ENDED,  /* in the list no more, and its face is complete */
+};
+
+struct flight {
+    struct shunt_request request; /* under the program's handle */
+    MPI_Request face;             /* the generalized request */
+    enum stage stage;
+    struct shunt_start *start; /* of GOING */
+    struct shunt_call call;    /* as it came, for the host; datatypes are duplicates where the program may free them */
+    struct shunt_rows rows;
+    MPI_Datatype types[2]; /* these duplicates, or MPI_DATATYPE_NULL */
+    enum shunt_coll coll;
+    uint64_t bytes;
+    struct shunt_operation *operation; /* of STAGED: the images; NULL if there are none */
+    MPI_Request host;
+    int error; /* of ENDED */
+    struct flight *next;
+};
+
+static const bool rows_forms[SHUNT_NCALLS] = { SHUNT_CALL_ROWS };
+static const bool two_types[SHUNT_NCALLS] = { SHUNT_CALL_TWO_TYPES };
+
+int shunt_flights;
+
+/* In the order of their calls; those that have ended are not in it. */
+static struct flight *flights;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct flight *flight_of(struct shunt_request *request)
+{
+    return (struct flight *)((char *)request - offsetof(struct flight, request));
+}
+
+/* ---- the face ---- */
+
+/* As hosts do for collectives. */
+static int query_face(void *state, MPI_Status *status)
+{
+    (void)state;
+    shunt_host.Status_set_elements(status, MPI_BYTE, 0);
+    shunt_host.Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = 0;
+    status->MPI_TAG = 0;
+    return MPI_SUCCESS;
+}
+
+static int free_face(void *state)
+{
+    (void)state;
+    return MPI_SUCCESS;
+}
+
+static int cancel_face(void *state, int complete)
+{
+    (void)state;
+    (void)complete;
+    return MPI_ERR_REQUEST;
+}
+
+/* ---- what its request asks of it ---- */
+
+static int done(struct shunt_request *request, int error, const MPI_Status *status)
+{
+    struct flight *flight = flight_of(request);
+
+    (void)error;
+    (void)status;
+    return flight->error == MPI_SUCCESS ? MPI_SUCCESS : shunt_operation_fail(request->comm);
+}
+
+static void release(struct shunt_request *request)
+{
+    free(flight_of(request));
+}
+
+static const struct shunt_request_kind kind = { .done = done, .lent = true, .release = release };
+
+/* ---- its end, under the lock ---- */
+
+static void free_types(struct flight *flight)
+{
+    for (int i = 0; i < 2; i++)
+        if (flight->types[i] != MPI_DATATYPE_NULL)
+            shunt_host.Type_free(&flight->types[i]);
+}
+
+static void take_out(struct flight *flight)
+{
+    struct flight **at = &flights;
+
+    while (*at && *at != flight)
+        at = &(*at)->next;
+    if (*at)
+        *at = flight->next;
+    __atomic_sub_fetch(&shunt_flights, 1, __ATOMIC_RELAXED);
+}
+
+/* The program's next completion call finds it; then the flight is freed. */
+static void end_flight(struct flight *flight, int error)
+{
+    if (flight->operation)
+        shunt_operation_release(flight->operation);
+    flight->operation = NULL;
+    free_types(flight);
+    take_out(flight);
+    flight->error = error;
+    flight->stage = ENDED;
+    shunt_host.Grequest_complete(flight->face);
+}
+
+static void count_run(const struct flight *flight, unsigned path)
+{
+    shunt_stats_count(flight->coll, path, SHUNT_REASON_NONE, shunt_conf->stats ? flight->bytes : 0);
+}
+
+/* ---- staging, under the lock ---- */
+
+static void begin_staged(struct flight *flight, enum shunt_reason reason)
+{
+    struct shunt_call call = flight->call;
+    enum shunt_status status = shunt_operation_make(&call, reason, &flight->operation);
+
+    if (status != SHUNT_OK && status != SHUNT_PASS) {
+        end_flight(flight, MPI_ERR_OTHER);
+        return;
+    }
+    call.requests = &flight->host;
+    shunt_float16_replace(&call);
+    int rc = shunt_host_begin(&call);
+    flight->stage = STAGED;
+    if (rc != MPI_SUCCESS)
+        end_flight(flight, rc);
+}
+
+/* A rank has died: most hosts would wait for it for ever. */
+static void stage_flight(struct flight *flight)
+{
+    struct shunt_start *start = flight->start;
+    struct shunt_outcome outcome;
+    bool bereft = shunt_start_bereft(start);
+
+    shunt_start_end(start, &outcome);
+    flight->start = NULL;
+    if (bereft && outcome.reason == SHUNT_REASON_PEER_VETO)
+        end_flight(flight, MPI_ERR_OTHER);
+    else
+        begin_staged(flight, outcome.reason);
+}
+
+static void look_at_host(struct flight *flight)
+{
+    MPI_Status status;
+    int flag = 0, rc = shunt_host.Test(&flight->host, &flag, &status);
+
+    if (rc == MPI_SUCCESS && !flag)
+        return;
+    if (rc == MPI_SUCCESS && flight->operation &&
+        shunt_images_return(&flight->operation->images, SHUNT_RECEIVED_ALL) != SHUNT_OK)
+        rc = MPI_ERR_OTHER;
+    end_flight(flight, rc);
+}
+
+/* ---- looking, under the lock ---- */
+
+static bool is_undecided(struct flight *flight)
+{
+    return flight->stage == GOING && shunt_start_look(flight->start) == SHUNT_START_UNDECIDED;
+}
+
+/*
+ * What is staged is begun in the host in the order of calls, so those before it on its communicator are decided now. (They can
+ * only be late in being seen to be staged: all ranks have passed them.)
+ */
+static void settle_older(const struct flight *flight)
+{
+    struct flight *next;
+
+    for (struct flight *older = flights; older != flight; older = next) {
+        next = older->next;
+        if (older->stage != GOING || older->request.comm != flight->request.comm)
+            continue;
+        if (is_undecided(older))
+            shunt_start_veto(older->start);
+        if (shunt_start_look(older->start) == SHUNT_START_STAGED)
+            stage_flight(older);
+    }
+}
+
+static void land(struct flight *flight)
+{
+    struct shunt_outcome outcome;
+    enum shunt_status status = shunt_start_end(flight->start, &outcome);
+
+    flight->start = NULL;
+    if (status == SHUNT_OK)
+        count_run(flight, SHUNT_PATH_GPU + outcome.algo);
+    if (status == SHUNT_OK && outcome.lingered)
+        shunt_stats_lingered(flight->coll);
+    end_flight(flight, status == SHUNT_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
+}
+
+static void look_at_all(void)
+{
+    struct flight *next;
+
+    for (struct flight *flight = flights; flight; flight = next) {
+        next = flight->next;
+        enum shunt_start_state state = flight->stage == GOING ? shunt_start_look(flight->start) : SHUNT_START_UNDECIDED;
+        if (flight->stage == STAGED) {
+            look_at_host(flight);
+        } else if (state == SHUNT_START_STAGED) {
+            settle_older(flight);
+            stage_flight(flight);
+        } else if (state == SHUNT_START_DONE) {
+            land(flight);
+        }
+    }
+}
+
+void shunt_flights_look(void)
+{
+    int saved = errno;
+
+    if (!shunt_life_forked() && pthread_mutex_trylock(&lock) == 0) {
+        look_at_all();
+        pthread_mutex_unlock(&lock);
+    }
+    errno = saved;
+}
+
+/* ---- before what the host does in order ---- */
+
+/* Under the lock: veto those of the communicator (all, with MPI_COMM_NULL) that are undecided, or only ask for them. */
+static bool any_undecided(MPI_Comm comm, bool veto)
+{
+    bool found = false;
+
+    for (struct flight *flight = flights; flight; flight = flight->next) {
+        if ((comm != MPI_COMM_NULL && flight->request.comm != comm) || !is_undecided(flight))
+            continue;
+        found = true;
+        if (veto)
+            shunt_start_veto(flight->start);
+    }
+    return found;
+}
+
+void shunt_flights_fence(MPI_Comm comm)
+{
+    double start = shunt_seconds();
+    unsigned spins = 0;
+    int saved = errno;
+
+    if (shunt_life_forked())
+        return;
+    pthread_mutex_lock(&lock);
+    look_at_all();
+    while (any_undecided(comm, false) && shunt_seconds() - start < GRACE_SECONDS) {
+        shunt_board_relax(&spins);
+        look_at_all();
+    }
+    any_undecided(comm, true);
+    look_at_all();
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+}
+
+/* ---- beginning ---- */
+
+/* The program may free the datatype of a call at once. Ours and the predefined ones stay. */
+static bool keep_type(MPI_Datatype *type, MPI_Datatype *duplicate)
+{
+    const struct shunt_mpi_type *found = *type == MPI_DATATYPE_NULL ? NULL : shunt_types_find(*type);
+
+    *duplicate = MPI_DATATYPE_NULL;
+    if (*type == MPI_DATATYPE_NULL || found)
+        return true;
+    if (shunt_host.Type_dup(*type, duplicate) != MPI_SUCCESS)
+        return false;
+    *type = *duplicate;
+    return true;
+}
+
+static struct flight *make_flight(const struct shunt_call *call, const struct shunt_task *task)
+{
+    struct flight *flight = calloc(1, sizeof *flight);
+
+    if (!flight)
+        return NULL;
+    flight->request = (struct shunt_request){ .kind = &kind, .comm = call->comm };
+    flight->call = *call;
+    if (rows_forms[call->id]) {
+        flight->rows = *call->rows;
+        flight->call.rows = &flight->rows;
+    }
+    flight->coll = task->coll;
+    flight->bytes = task->count * shunt_type_size(task->type);
+    flight->types[0] = flight->types[1] = MPI_DATATYPE_NULL;
+    if (keep_type(&flight->call.datatype, &flight->types[0]) &&
+        (!two_types[call->id] || keep_type(&flight->call.recvtype, &flight->types[1])) &&
+        shunt_host.Grequest_start(query_face, free_face, cancel_face, NULL, &flight->face) == MPI_SUCCESS)
+        return flight;
+    free_types(flight);
+    free(flight);
+    return NULL;
+}
+
+static void drop_flight(struct flight *flight)
+{
+    shunt_host.Grequest_complete(flight->face);
+    shunt_host.Request_free(&flight->face);
+    free_types(flight);
+    free(flight);
+}
+
+static int enter_flight(struct flight *flight, MPI_Request *handle)
+{
+    pthread_mutex_lock(&lock);
+    struct flight **at = &flights;
+    while (*at)
+        at = &(*at)->next;
+    *at = flight;
+    __atomic_add_fetch(&shunt_flights, 1, __ATOMIC_RELAXED);
+    flight->request.handle = flight->face;
+    *handle = flight->face;
+    int rc = shunt_request_track(&flight->request);
+    if (flight->stage == ENDED) /* of one rank: nothing was to be begun */
+        end_flight(flight, MPI_SUCCESS);
+    pthread_mutex_unlock(&lock);
+    return rc;
+}
+
+static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct shunt_task *task, int *rc,
+                  enum shunt_reason *reason)
+{
+    struct shunt_progress progress = shunt_device_progress(call);
+    struct flight *flight = make_flight(call, task);
+
+    if (!flight) {
+        *reason = SHUNT_REASON_PEER_VETO;
+        shunt_board_pass(comm->board);
+        return false;
+    }
+    if (comm->size == 1) {
+        if (shunt_device_copy(task)) {
+            flight->stage = ENDED;
+            count_run(flight, SHUNT_PATH_LOCAL);
+        } else {
+            *reason = SHUNT_REASON_CONTEXT;
+        }
+    } else if (shunt_coll_start(shunt_life_arena(), comm->board, task, &progress, &flight->start, reason) == SHUNT_OK) {
+        *reason = SHUNT_REASON_NONE;
+    }
+    if (*reason != SHUNT_REASON_NONE) {
+        drop_flight(flight);
+        return false;
+    }
+    *rc = enter_flight(flight, call->requests);
+    return true;
+}
+
+bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *reason)
+{
+    struct shunt_comm *comm = shunt_comm_get(call->comm);
+    struct shunt_task task;
+
+    *reason = SHUNT_REASON_NONE;
+    if (!comm || !shunt_device_serves(call) || !shunt_device_task(call, comm, &task, reason)) {
+        if (*reason == SHUNT_REASON_NONE)
+            *reason = SHUNT_REASON_NO_ALGORITHM;
+        if (comm)
+            shunt_board_pass(comm->board);
+        return false;
+    }
+    if (shunt_life_arena())
+        shunt_arena_set_device_used(shunt_life_arena());
+    if (*reason == SHUNT_REASON_NONE)
+        *reason = comm->reason;
+    if (*reason == SHUNT_REASON_NONE)
+        return begin(call, comm, &task, rc, reason);
+    shunt_board_pass(comm->board);
+    return false;
+}
+
+/* ---- the end of MPI ---- */
+
+void shunt_flights_finish(void)
+{
+    double start = shunt_seconds();
+
+    if (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) == 0)
+        return;
+    shunt_flights_fence(MPI_COMM_NULL);
+    while (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0 && shunt_seconds() - start < PATIENCE_SECONDS) {
+        unsigned spins = UINT32_MAX;
+        shunt_flights_look();
+        shunt_board_relax(&spins);
+    }
+}
+
+void shunt_flights_abandon(void)
+{
+    __atomic_store_n(&shunt_flights, 0, __ATOMIC_RELAXED);
+    flights = NULL;
+}

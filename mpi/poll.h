@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Blocking calls of the host as loops over their forms that do not block, in which flights are looked at (flight.h). */
+#ifndef SHUNT_MPI_POLL_H
+#define SHUNT_MPI_POLL_H
+
+#include "mpi/call.h"
+
+/* Is this call one that waits for requests? */
+bool shunt_poll_waits(enum shunt_call_id id);
+
+/* The host's call, as a loop. Answers its error. */
+int shunt_poll_wait(const struct shunt_wait *wait);
+
+#endif

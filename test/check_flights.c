@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives that go on while the program does something else: check_flights WHAT [COUNT]. Rank r uses device memory, or host
+ * memory where the letters of KINDS (environment, one for each rank, repeated; default D) say so. What is wrong is printed, and
+ * the exit code is 1.
+ */
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "test/gpu.h"
+
+enum { MANY = 24, INTS = 5000, LARGE = 1 << 18, TAG = 7 };
+
+static int rank, ranks, failures;
+static char kind;
+static MPI_Status *ignored_statuses; /* MPI_STATUSES_IGNORE, which compilers take for the address of too little memory */
+
+#define CHECK(condition)                                                                           \
+    ((condition) ? (void)0 : (void)(failures++, printf("rank %d, line %d: %s\n", rank, __LINE__, #condition)))
+
+/* Two buffers: what the rank brings, and the result. */
+struct pair {
+    struct gpu_block send, recv;
+    int n;
+};
+
+static void set_all(struct gpu_block *block, int n, int value)
+{
+    int *host = malloc((size_t)n * sizeof *host);
+
+    for (int i = 0; i < n; i++)
+        host[i] = value + i % 7;
+    gpu_copy(block->base, host, (size_t)n * sizeof *host);
+    free(host);
+}
+
+static int all_are(const struct gpu_block *block, int n, int value, int factor)
+{
+    int *host = malloc((size_t)n * sizeof *host), good = 1;
+
+    gpu_copy(host, block->base, (size_t)n * sizeof *host);
+    for (int i = 0; i < n && good; i++)
+        good = host[i] == value + factor * (i % 7);
+    free(host);
+    return good;
+}
+
+static void make_pair(struct pair *pair, int n)
+{
+    gpu_alloc(&pair->send, kind, (size_t)n * sizeof(int));
+    gpu_alloc(&pair->recv, kind, (size_t)n * sizeof(int));
+    pair->n = n;
+}
+
+static void free_pair(struct pair *pair)
+{
+    gpu_free(&pair->send);
+    gpu_free(&pair->recv);
+}
+
+static void start(struct pair *pair, int value, MPI_Comm comm, MPI_Request *request)
+{
+    set_all(&pair->send, pair->n, value + rank);
+    set_all(&pair->recv, pair->n, -1);
+    CHECK(MPI_Iallreduce(pair->send.base, pair->recv.base, pair->n, MPI_INT, MPI_SUM, comm, request) == MPI_SUCCESS);
+}
+
+static int sum_of(int value)
+{
+    return ranks * value + ranks * (ranks - 1) / 2;
+}
+
+static int good(const struct pair *pair, int value)
+{
+    return all_are(&pair->recv, pair->n, sum_of(value), ranks);
+}
+
+/* The ranks meet on the GPUs, so that what follows can run there. */
+static void meet(void)
+{
+    struct pair pair;
+
+    make_pair(&pair, 16);
+    for (int i = 0; i < 3; i++) {
+        set_all(&pair.send, pair.n, rank);
+        MPI_Allreduce(pair.send.base, pair.recv.base, pair.n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        CHECK(good(&pair, 0));
+    }
+    free_pair(&pair);
+}
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void nap(int ms)
+{
+    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
+
+    nanosleep(&t, NULL);
+}
+
+/* ---- many at once ---- */
+
+static void many(void)
+{
+    struct pair pairs[MANY];
+    MPI_Request requests[MANY];
+
+    for (int i = 0; i < MANY; i++)
+        make_pair(&pairs[i], 1 + i * 997 % INTS);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < MANY; i++)
+            start(&pairs[i], i + round, MPI_COMM_WORLD, &requests[round == 1 ? MANY - 1 - i : i]);
+        if (round == 2)
+            for (int i = MANY - 1; i >= 0; i--)
+                CHECK(MPI_Wait(&requests[i], MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        else
+            CHECK(MPI_Waitall(MANY, requests, ignored_statuses) == MPI_SUCCESS);
+        for (int i = 0; i < MANY; i++) {
+            CHECK(good(&pairs[i], i + round));
+            CHECK(requests[i] == MPI_REQUEST_NULL);
+        }
+    }
+    for (int i = 0; i < MANY; i++)
+        free_pair(&pairs[i]);
+}
+
+/* Two communicators in different order on different ranks, with something between that waits for the whole device. */
+static void crossed(void)
+{
+    MPI_Comm comms[2];
+    MPI_Request requests[2];
+    struct pair pairs[2];
+
+    for (int i = 0; i < 2; i++) {
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+        make_pair(&pairs[i], INTS);
+    }
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 2; i++) {
+            int which = (i + rank) % 2;
+            start(&pairs[which], which + round, comms[which], &requests[which]);
+            if (rank == 0 && i == 0 && kind != 'H')
+                gpu_synchronize();
+        }
+        MPI_Waitall(2, requests, ignored_statuses);
+        for (int i = 0; i < 2; i++)
+            CHECK(good(&pairs[i], i + round));
+    }
+    for (int i = 0; i < 2; i++) {
+        free_pair(&pairs[i]);
+        MPI_Comm_free(&comms[i]);
+    }
+}
+
+/* ---- what waits for the device, before a late rank has begun ---- */
+
+static void call_driver(int which)
+{
+    int (*free_memory)(void *) = (int (*)(void *))gpu_function("cudaFree");
+    int (*allocate)(void **, size_t) = (int (*)(void **, size_t))gpu_function("cudaMalloc");
+    void *memory = NULL;
+
+    switch (which) {
+    case 0: gpu_synchronize(); break;
+    case 1: CHECK(allocate(&memory, 1 << 20) == 0); break;
+    default:
+        CHECK(allocate(&memory, 1 << 20) == 0);
+        CHECK(free_memory(memory) == 0);
+        break;
+    }
+    if (which == 1)
+        CHECK(free_memory(memory) == 0);
+}
+
+static void late(void)
+{
+    struct pair pair;
+    MPI_Request request;
+
+    make_pair(&pair, INTS);
+    for (int round = 0; round < 6; round++) {
+        int message = round;
+        if (rank > 0)
+            MPI_Recv(&message, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        start(&pair, round, MPI_COMM_WORLD, &request);
+        if (rank == 0) {
+            call_driver(round % 3);
+            for (int q = 1; q < ranks; q++)
+                MPI_Send(&message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(good(&pair, round));
+    }
+    free_pair(&pair);
+}
+
+/* ---- order with other collectives of the same communicator ---- */
+
+static void order(void)
+{
+    struct pair pairs[3];
+    MPI_Request requests[3];
+
+    for (int i = 0; i < 3; i++)
+        make_pair(&pairs[i], 100 + i);
+    for (int round = 0; round < 30; round++) {
+        int mine = rank, all = 0, others = 0;
+        MPI_Request request;
+        MPI_Comm dup;
+        for (int i = 0; i < 3; i++) {
+            nap((rank * 7 + round * 3 + i) % 5 == 0);
+            start(&pairs[i], round + i, MPI_COMM_WORLD, &requests[i]);
+            if (round % 3 == i)
+                MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+            if (round % 4 == i)
+                MPI_Barrier(MPI_COMM_WORLD);
+        }
+        MPI_Iallreduce(&mine, &others, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+        if (round % 10 == 9) {
+            MPI_Comm_dup(MPI_COMM_WORLD, &dup);
+            MPI_Comm_free(&dup);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Waitall(3, requests, ignored_statuses);
+        CHECK(all == sum_of(0) && others == sum_of(0));
+        for (int i = 0; i < 3; i++)
+            CHECK(good(&pairs[i], round + i));
+    }
+    for (int i = 0; i < 3; i++)
+        free_pair(&pairs[i]);
+}
+
+/* Rank 0 sits in a blocking host call, of which others send the end only when the collective has ended for them. */
+static void blocked(void)
+{
+    struct pair pair;
+    MPI_Request request, host;
+    MPI_Status status;
+    int message = 0;
+
+    make_pair(&pair, 1000);
+    for (int round = 0; round < 10; round++) {
+        if (rank > 0)
+            nap(5); /* so that rank 0 is there before the decision */
+        start(&pair, round, MPI_COMM_WORLD, &request);
+        if (rank > 0) {
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            MPI_Ssend(&round, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
+            continue;
+        }
+        for (int q = 1; q < ranks; q++) {
+            message = -1;
+            if (round % 5 == 0) {
+                MPI_Recv(&message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD, &status);
+            } else if (round % 5 == 1) {
+                MPI_Probe(q, TAG, MPI_COMM_WORLD, &status);
+                MPI_Recv(&message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD, &status);
+            } else if (round % 5 == 2) {
+                MPI_Irecv(&message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD, &host);
+                MPI_Wait(&host, &status);
+            } else if (round % 5 == 3) {
+                int mine = 0, self = 0;
+                MPI_Irecv(&self, 1, MPI_INT, 0, TAG + 1, MPI_COMM_WORLD, &host);
+                MPI_Sendrecv(&mine, 1, MPI_INT, 0, TAG + 1, &message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD, &status);
+                MPI_Wait(&host, MPI_STATUS_IGNORE);
+            } else {
+                MPI_Message matched;
+                MPI_Mprobe(q, TAG, MPI_COMM_WORLD, &matched, &status);
+                MPI_Mrecv(&message, 1, MPI_INT, &matched, &status);
+            }
+            CHECK(message == round && status.MPI_SOURCE == q && status.MPI_TAG == TAG);
+        }
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(good(&pair, round));
+    }
+    CHECK(rank > 0 || good(&pair, 9));
+    free_pair(&pair);
+}
+
+/* ---- without MPI ---- */
+
+/* Rank 0 computes for a second; the others are done long before, and so is its own result. */
+static void alone(void)
+{
+    struct pair pair;
+    MPI_Request request;
+
+    make_pair(&pair, LARGE);
+    for (int round = 0; round < 2; round++) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank > 0)
+            nap(50);
+        start(&pair, round, MPI_COMM_WORLD, &request);
+        double begin = now();
+        if (rank == 0) {
+            while (now() - begin < 1.5)
+                nap(1);
+            CHECK(good(&pair, round));
+            int flag = 0;
+            MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+            CHECK(flag);
+        } else {
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            CHECK(now() - begin < 1.2);
+            CHECK(good(&pair, round));
+        }
+    }
+    free_pair(&pair);
+}
+
+/* ---- ways to end ---- */
+
+static void end_all(int way, MPI_Request *requests, int n)
+{
+    MPI_Status statuses[MANY];
+    int indices[MANY], flag = 0, index, ended = 0;
+
+    memset(statuses, 0x5a, sizeof statuses);
+    switch (way) {
+    case 0:
+        while (!flag)
+            MPI_Testall(n, requests, &flag, statuses);
+        break;
+    case 1:
+        for (int i = 0; i < n; i++) {
+            MPI_Waitany(n, requests, &index, &statuses[0]);
+            CHECK(index >= 0 && index < n && requests[index] == MPI_REQUEST_NULL);
+        }
+        MPI_Waitany(n, requests, &index, &statuses[0]);
+        CHECK(index == MPI_UNDEFINED);
+        break;
+    case 2:
+        for (int some; ended < n; ended += some) {
+            MPI_Waitsome(n, requests, &some, indices, statuses);
+            CHECK(some > 0);
+        }
+        break;
+    case 3:
+        while (ended < n) {
+            MPI_Testany(n, requests, &index, &flag, MPI_STATUS_IGNORE);
+            ended += flag && index != MPI_UNDEFINED;
+        }
+        break;
+    case 4:
+        for (int i = 0; i < n; i++) {
+            for (flag = 0; !flag;)
+                MPI_Request_get_status(requests[i], &flag, &statuses[i]);
+            CHECK(requests[i] != MPI_REQUEST_NULL);
+            MPI_Test(&requests[i], &flag, &statuses[i]);
+            CHECK(flag && statuses[i].MPI_ERROR == 0x5a5a5a5a);
+        }
+        break;
+    default:
+        MPI_Waitall(n, requests, statuses);
+        break;
+    }
+    for (int i = 0; i < n; i++)
+        CHECK(requests[i] == MPI_REQUEST_NULL);
+}
+
+static void ways(void)
+{
+    struct pair pairs[4];
+    MPI_Request requests[8];
+
+    for (int i = 0; i < 4; i++)
+        make_pair(&pairs[i], 300 * (i + 1));
+    for (int way = 0; way < 6; way++) {
+        int out[2] = { rank, 2 * rank }, in[2] = { -1, -1 };
+        for (int i = 0; i < 4; i++)
+            start(&pairs[i], i + way, MPI_COMM_WORLD, &requests[i]);
+        MPI_Isend(&out[0], 1, MPI_INT, (rank + 1) % ranks, TAG, MPI_COMM_WORLD, &requests[4]);
+        MPI_Irecv(&in[0], 1, MPI_INT, (rank + ranks - 1) % ranks, TAG, MPI_COMM_WORLD, &requests[5]);
+        MPI_Isend(&out[1], 1, MPI_INT, rank, TAG + 1, MPI_COMM_WORLD, &requests[6]);
+        MPI_Irecv(&in[1], 1, MPI_INT, rank, TAG + 1, MPI_COMM_WORLD, &requests[7]);
+        end_all(way, requests, 8);
+        CHECK(in[0] == (rank + ranks - 1) % ranks && in[1] == 2 * rank);
+        for (int i = 0; i < 4; i++)
+            CHECK(good(&pairs[i], i + way));
+    }
+    for (int i = 0; i < 4; i++)
+        free_pair(&pairs[i]);
+}
+
+/* The datatype and the communicator are gone before the end. */
+static void freed(void)
+{
+    struct pair pair;
+
+    make_pair(&pair, 4000);
+    for (int round = 0; round < 10; round++) {
+        MPI_Request request;
+        MPI_Comm comm;
+        MPI_Datatype type;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        MPI_Type_contiguous(4, MPI_INT, &type);
+        MPI_Type_commit(&type);
+        set_all(&pair.recv, pair.n, rank == 0 ? round : -1);
+        nap((rank + round) % 3);
+        MPI_Ibcast(pair.recv.base, pair.n / 4, type, 0, comm, &request);
+        MPI_Type_free(&type);
+        MPI_Comm_free(&comm);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(all_are(&pair.recv, pair.n, round, 1));
+    }
+    free_pair(&pair);
+}
+
+/* ---- threads ---- */
+
+static void *use_thread(void *context)
+{
+    MPI_Comm comm = *(MPI_Comm *)context;
+    struct pair pairs[3];
+    MPI_Request requests[3];
+
+    if (kind != 'H')
+        gpu_start_thread();
+    for (int i = 0; i < 3; i++)
+        make_pair(&pairs[i], 50 + 1000 * i);
+    for (int round = 0; round < 30; round++) {
+        int mine = 1, all = 0;
+        for (int i = 0; i < 3; i++)
+            start(&pairs[i], round * i, comm, &requests[i]);
+        if (round % 4 == 0)
+            MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, comm);
+        CHECK(round % 4 != 0 || all == ranks);
+        MPI_Waitall(3, requests, ignored_statuses);
+        for (int i = 0; i < 3; i++)
+            CHECK(good(&pairs[i], round * i));
+    }
+    for (int i = 0; i < 3; i++)
+        free_pair(&pairs[i]);
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[3];
+    MPI_Comm comms[3];
+
+    for (int i = 0; i < 3; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread[i], NULL, use_thread, &comms[i]);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < 3; i++)
+        MPI_Comm_free(&comms[i]);
+}
+
+/* ---- memory ---- */
+
+static long resident_kib(void)
+{
+    long pages = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+
+    if (file && fscanf(file, "%ld %ld", &pages, &resident) != 2)
+        resident = 0;
+    if (file)
+        fclose(file);
+    return resident * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void flat(int rounds)
+{
+    struct pair pair;
+    MPI_Request request;
+    long half = 0;
+
+    make_pair(&pair, 256);
+    for (int round = 0; round < rounds; round++) {
+        if (round == rounds / 2)
+            half = resident_kib();
+        start(&pair, round, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        CHECK(round % 97 != 0 || good(&pair, round));
+    }
+    CHECK(resident_kib() - half < 512);
+    free_pair(&pair);
+}
+
+/* ---- death ---- */
+
+/* The last rank dies when the others have begun. They get an error, soon. */
+static void death(void)
+{
+    struct pair pair;
+    MPI_Request request;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    make_pair(&pair, INTS);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == ranks - 1) {
+        nap(100);
+        _exit(3);
+    }
+    start(&pair, 0, MPI_COMM_WORLD, &request);
+    int rc = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    printf("rank %d: %s\n", rank, rc == MPI_SUCCESS ? "no error" : "an error");
+    fflush(stdout);
+    _exit(rc == MPI_SUCCESS);
+}
+
+/* The program ends with operations under way, whose memory it leaves alone. */
+static void left_over(void)
+{
+    struct pair pair;
+    MPI_Request request;
+
+    make_pair(&pair, INTS);
+    start(&pair, 0, MPI_COMM_WORLD, &request);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } all[] = {
+        { "many", many },   { "crossed", crossed }, { "late", late },   { "order", order },     { "blocked", blocked },
+        { "alone", alone }, { "ways", ways },       { "freed", freed }, { "threads", threads }, { "death", death },
+    };
+    const char *what = argc > 1 ? argv[1] : "", *kinds = getenv("KINDS");
+    int provided;
+
+    MPI_Init_thread(&argc, &argv, strcmp(what, "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
+    ignored_statuses = MPI_STATUSES_IGNORE;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    kinds = kinds ? kinds : "D";
+    kind = kinds[(size_t)rank % strlen(kinds)];
+    gpu_start(gpu_local_rank());
+    if (strcmp(what, "first") != 0)
+        meet();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(what, all[i].name) == 0)
+            all[i].run();
+    if (strcmp(what, "first") == 0)
+        late();
+    if (strcmp(what, "flat") == 0)
+        flat(argc > 2 ? atoi(argv[2]) : 1000);
+    if (strcmp(what, "left") == 0)
+        left_over();
+    MPI_Finalize();
+    return failures != 0;
+}
