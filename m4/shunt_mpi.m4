@@ -22,10 +22,14 @@ _SHUNT_EOF
     if test -n "$shunt_family"; then
         shunt_cppflags=
         shunt_libs=
+        shunt_before=
         for shunt_word in `$shunt_mpicc -show 2>&AS_MESSAGE_LOG_FD`; do
+            AS_IF([test "x$shunt_before" = x-Xlinker], [shunt_word="-Wl,$shunt_word"])
+            shunt_before=$shunt_word
             AS_CASE([$shunt_word],
+                [*\$*], [],
                 [-I*|-D*], [shunt_cppflags="$shunt_cppflags $shunt_word"],
-                [-L*|-l*|-Wl,-rpath*|-Wl,--enable-new-dtags], [shunt_libs="$shunt_libs $shunt_word"])
+                [-L*|-l*|-Wl,*], [shunt_libs="$shunt_libs $shunt_word"])
         done
         # mpicc.openmpi has mpirun.openmpi beside it, /opt/x/bin/mpicc has /opt/x/bin/mpirun
         shunt_bin=${shunt_mpicc%/*}

@@ -277,11 +277,15 @@ static void run_test(struct test *test)
         run_on(test, &send_blocks[i], &recv_blocks[i], sent, received, wanted);
 }
 
-/* MPICH 4.0 by itself reads from MPI_IN_PLACE at a root that is not rank 0, in its algorithm for long messages. */
+/*
+ * MPICH 4.0 by itself reads from MPI_IN_PLACE at a root that is not rank 0, in its algorithm for long messages; MPICH 5.0
+ * frees what it has not allocated, with such a root and elements with gaps.
+ */
 static bool crashes_host(const struct test *test)
 {
 #ifdef MPICH_NAME
-    return test->call == REDUCE && test->in_place && test->root != 0 && test->count > 50;
+    return test->call == REDUCE && test->root != 0 &&
+           ((test->in_place && test->count > 50) || (MPICH_NUMVERSION >= 50000000 && test->types && !test->inter));
 #else
     (void)test;
     return false;

@@ -21,6 +21,7 @@ static const char *const names[] = {"plain", "all", "at", "at_all", "shared", "o
 struct test {
     enum way way;
     int types, count; /* of elements of two floats */
+    bool external;    /* in a representation of its own */
 };
 
 static MPI_File file;
@@ -96,12 +97,12 @@ static int in_turns(const struct test *test, bool reads, MPI_Offset at, char *bu
 
 /*
  * Asked for more than there is, hosts write what was never set, where elements have gaps; and Open MPI 4.1 never ends a
- * split collective then, or one of no elements.
+ * split collective then, or one of no elements. Open MPI 5 never ends a read in another representation then.
  */
 static bool short_of_host(const struct test *test)
 {
 #ifdef OPEN_MPI
-    return test->types || test->way >= SPLIT_ALL;
+    return test->types || (test->external && OMPI_MAJOR_VERSION >= 5) || test->way >= SPLIT_ALL;
 #else
     return test->types;
 #endif
@@ -147,7 +148,7 @@ static void open_file(char *name)
 /* Another representation, where the host knows it: elements, not bytes, are written then. */
 static void run_external(void)
 {
-    struct test test = {.way = AT, .count = 7};
+    struct test test = {.way = AT, .count = 7, .external = true};
 
     if (MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "external32", MPI_INFO_NULL) != MPI_SUCCESS)
         return;

@@ -5,6 +5,17 @@ import pytest
 import harness
 
 
+# The few tests that are also run with every other MPI
+SMOKE = {
+    "test_allreduce.py": ["test_names_with_p"],
+    "test_collectives.py": ["test_every_call"],
+    "test_front.py": ["test_sees_each_call_once[C", "test_asking_for_device_memory"],
+    "test_requests.py": ["test_point_to_point[2", "test_one_sided[2", "test_collectives"],
+    "test_staged.py": ["test_every_call[2", "test_windows_in_device_memory"],
+    "test_types.py": ["test_every_constructor"],
+}
+
+
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
     parser.addoption("--cases", type=int, default=150, help="cases of each random test")
@@ -13,6 +24,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: too long for every run; run by hand with --slow")
+    config.addinivalue_line("markers", "smoke: also run with every other MPI")
     config.addinivalue_line("markers", "sanitize: also run in the build with sanitizers")
 
 
@@ -27,8 +39,12 @@ def belongs(item, slow):
     return not crowd and (slow or not item.get_closest_marker("slow"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     """The slow ones are not skipped but left out: a skip means that something is missing on this machine."""
+    for item in items:
+        if item.name.startswith(tuple(SMOKE.get(item.path.name, ()))):
+            item.add_marker("smoke")
     out = [item for item in items if not belongs(item, config.getoption("--slow"))]
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in out]

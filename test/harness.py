@@ -186,9 +186,11 @@ class Block(typing.NamedTuple):
 
 
 def launcher(family):
-    command = [BUILD["mpi"][family]["mpirun"]]
+    command = [os.environ.get(f"CHECK_MPIRUN_{family}", BUILD["mpi"][family]["mpirun"])]
     if family == "openmpi":
-        command += ["--oversubscribe", "--bind-to", "none"] + (["--allow-run-as-root"] if os.geteuid() == 0 else [])
+        # Of Open MPI 5 the component for one-sided calls over UCX complains where there is no UCX
+        command += ["--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"]
+        command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
     return command
 
 

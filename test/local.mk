@@ -240,15 +240,19 @@ EXTRA_DIST += %reldir%/test_launchers.py
 PYTEST = $(PYTHON) -m pytest
 PYTESTFLAGS =
 pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
-EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/clients.sh %reldir%/hw.sh
+EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/clients.sh %reldir%/hosts.py %reldir%/hw.sh
 
 if HAVE_PYTEST
-check-local: stage
+check-local: check-processes
+check-processes: stage
 	@$(pytest_environment) $(PYTEST) -p no:cacheprovider -v -rs $(PYTESTFLAGS) $(abs_top_srcdir)/%reldir%
 else
-check-local:
+check-local check-processes:
 	@echo "SKIP: the multi-process tests (pytest was not found for $(PYTHON))"
 endif
+# The programs that they run, without the unit tests
+check-data: $(check_DATA)
+.PHONY: check-data check-processes
 EXTRA_DIST += %reldir%/test_comm.py %reldir%/test_info.py %reldir%/test_install.py
 
 front_test_programs = absent.c calls.F90 calls.c calls.py fake.c host.c init.c jump.c plugin.c query.c race.c tool.c
