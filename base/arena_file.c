@@ -66,6 +66,7 @@ static bool plan_layout(struct shared_arena *header)
     PLACE(procs_at, header->procs * sizeof(struct shared_proc));
     PLACE(cards_at, header->procs * SHUNT_CARD_BYTES);
     PLACE(stats_at, header->procs * SHUNT_STATS_BYTES);
+    PLACE(parcels_at, header->procs * sizeof(struct shunt_parcels));
     PLACE(buckets_at, SHARED_BUCKETS * sizeof(uint32_t));
     PLACE(refused_at, SHARED_REFUSED * sizeof(struct shared_refused));
     PLACE(posts_at, header->posts * sizeof(struct shared_post));

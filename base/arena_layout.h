@@ -3,16 +3,16 @@
  * What lies in the arena, and this process's view of it. Only for base/arena*.c, base/pool.c, base/board.c
  * and base/tree.c.
  *
- *     header | processes | cards | statistics | buckets | refused | posts | boards | rings
+ *     header | processes | cards | statistics | parcels | buckets | refused | posts | boards | rings
  *
  * Everything is counted in lines of 128 bytes (two cache lines, which processors fetch in pairs), positions from the
  * start of the arena. A new file is all zero, and zero is the valid first state of everything but the header, so each
  * process can begin as soon as the header is there and nobody waits for anybody's initialisation.
  *
  * Capacities, of an arena of S bytes for P processes (the launcher's local size, or SHUNT_ARENA_PROCS if it does not
- * tell): posts take S/8, so there are S/1024 of them; the processes take 12.5 KiB each; of what then remains one half
+ * tell): posts take S/8, so there are S/1024 of them; the processes take 21.5 KiB each; of what then remains one half
  * is for boards (a board of n members takes 128 + 128 n bytes) and the other for rings (16 KiB each, given to a board
- * at its first arrival). The default of 8 MiB with 8 processes: 8192 posts, 3070 boards of 8 members, 215 rings.
+ * at its first arrival). The default of 8 MiB with 8 processes: 8192 posts, 3042 boards of 8 members, 213 rings.
  *
  * What a killed process may leave half done is harmless by the order of its stores: see base/pool.c.
  */
@@ -29,6 +29,7 @@
 
 #include "base/board.h"
 #include "base/identity.h"
+#include "base/parcel.h"
 
 enum {
     SHARED_LINE = 128,
@@ -134,7 +135,7 @@ struct shared_arena {
     uint64_t bytes;
     struct shunt_process creator;
     uint32_t procs, posts, rings_most, lines_most; /* how many there can be; lines: of boards */
-    uint32_t procs_at, cards_at, stats_at, buckets_at, refused_at, posts_at; /* lines */
+    uint32_t procs_at, cards_at, stats_at, parcels_at, buckets_at, refused_at, posts_at; /* lines */
     struct shared_pool boards, rings; /* table lock */
     pthread_mutex_t table_lock;       /* robust; boards, rings, refused keys */
     _Atomic uint32_t full;            /* no board is created any more: table lock */

@@ -16,6 +16,8 @@ base_sources += \
 	%reldir%/identity.h \
 	%reldir%/log.c \
 	%reldir%/log.h \
+	%reldir%/parcel.c \
+	%reldir%/parcel.h \
 	%reldir%/plan.h \
 	%reldir%/pool.c \
 	%reldir%/reasons.c \

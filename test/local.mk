@@ -27,7 +27,7 @@ script_tests = \
 	%reldir%/model.sh \
 	%reldir%/settings_doc.sh
 EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/linger.pml \
-	doc/model/recall.pml doc/model/tickets.pml doc/model/tree.pml
+	doc/model/parcel.pml doc/model/recall.pml doc/model/tickets.pml doc/model/tree.pml
 TESTS += $(script_tests)
 
 # Machines as text, for tests and for shunt-topo --from
@@ -72,7 +72,7 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 
 # The arena and its boards
 check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board %reldir%/unit/tree %reldir%/unit/pool \
-	%reldir%/unit/death
+	%reldir%/unit/death %reldir%/unit/parcel
 %canon_reldir%_unit_identity_SOURCES = %reldir%/unit/identity.c
 %canon_reldir%_unit_identity_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_arena_SOURCES = %reldir%/unit/arena.c
@@ -85,6 +85,8 @@ check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board
 %canon_reldir%_unit_pool_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_death_SOURCES = %reldir%/unit/death.c
 %canon_reldir%_unit_death_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_parcel_SOURCES = %reldir%/unit/parcel.c
+%canon_reldir%_unit_parcel_LDADD = libbase.la $(CMOCKA_LIBS)
 # 10 seconds; `stress_board SECONDS` for more
 check_PROGRAMS += %reldir%/unit/stress_board
 %canon_reldir%_unit_stress_board_SOURCES = %reldir%/unit/stress_board.c

@@ -59,6 +59,10 @@ right recall
 for broken in NO_KEY NO_PAUSE EAGER ENDED; do
     wrong recall $broken
 done
+right parcel P=3
+for broken in NO_SWAP EARLY KEEP; do
+    wrong parcel $broken
+done
 right linger
 for broken in NO_HOST_FENCE NO_KERNEL_FENCE NO_SECOND_LOOK NO_NUMBER; do
     wrong linger $broken
