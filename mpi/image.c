@@ -168,6 +168,8 @@ static enum shunt_status move_piece(const struct shunt_image *image, const struc
     if (all)
         return copy_run(&route, layout.first - piece->offset, layout.span);
     /* A part of predefined ones, which may have holes. */
+    if (layout.size == layout.extent && layout.size == layout.true_extent)
+        return copy_run(&route, layout.true_lb, (uint64_t)bytes);
     return shunt_covered_walk(piece->datatype, piece->count, (uint64_t)bytes, copy_run, &route);
 }
 
