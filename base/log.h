@@ -29,6 +29,7 @@ enum shunt_log_level { SHUNT_LOG_OFF, SHUNT_LOG_WARN, SHUNT_LOG_INFO, SHUNT_LOG_
     X(comm, "communicators and their boards")                                                      \
     X(coll, "choice of the algorithm, launches")                                                   \
     X(cuda, "driver, contexts, memory, IPC, kernels")                                              \
+    X(message, "messages between the GPUs of a node")                                              \
     X(stage, "copies through host memory")                                                         \
     X(topo, "how the GPUs are joined")
 

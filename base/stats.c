@@ -18,6 +18,7 @@
 #include "base/board.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/parcel.h"
 
 struct counters {
     struct {
@@ -222,6 +223,21 @@ static bool is_last(struct shunt_arena *arena)
     return first && !__atomic_exchange_n(&first->printed, 1, __ATOMIC_SEQ_CST);
 }
 
+/* Messages that went from one GPU's memory to another's (parcel.h). */
+static void print_parcels(struct shunt_arena *arena)
+{
+    uint64_t pulled = 0, moved = 0, bytes = 0;
+    for (int slot = 0; slot < shunt_arena_local_size(arena); slot++) {
+        const struct shunt_parcels *parcels = shunt_arena_parcels(arena, slot);
+        pulled += atomic_load_explicit(&parcels->pulled, memory_order_relaxed);
+        moved += atomic_load_explicit(&parcels->moved, memory_order_relaxed);
+        bytes += atomic_load_explicit(&parcels->bytes, memory_order_relaxed);
+    }
+    if (pulled + moved)
+        shunt_log_report(true, "  messages: %llu fetched from the sender's buffer, %llu moved to host memory, %llu bytes",
+                         (unsigned long long)pulled, (unsigned long long)moved, (unsigned long long)bytes);
+}
+
 static void print_node(struct shunt_arena *arena)
 {
     struct counters sum = {0};
@@ -234,6 +250,7 @@ static void print_node(struct shunt_arena *arena)
         processes++;
     }
     print_table(true, processes, &sum);
+    print_parcels(arena);
 }
 
 void shunt_stats_finish(struct shunt_arena *arena)

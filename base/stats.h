@@ -12,6 +12,7 @@
  *     shunt [HOST]   allreduce oneshot          200 calls            12800 bytes
  *     shunt [HOST]   allreduce: 12 staged: a rank passed host memory
  *     shunt [HOST]   allreduce: 150 without a launch
+ *     shunt [HOST]   messages: 20 fetched from the sender's buffer, 1 moved to host memory, 2097152 bytes
  *
  * Calls on host memory are counted of Allreduce only; of calls without device algorithms the staged ones. Lines of zero calls
  * are left out; "no collective was called" stands for a table without lines. Calls and bytes are

@@ -3,6 +3,7 @@
 #include "coll/prepare.h"
 
 #include "base/conf.h"
+#include "coll/run.h"
 #include "coll/select.h"
 
 static enum shunt_reason buffers_reason(const struct shunt_task *task)
@@ -153,8 +154,7 @@ void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepar
     };
 }
 
-/* Close what peers have declared dead, open what they offer, if nothing of this process is under way. */
-static void tidy_peers(struct shunt_arena *arena)
+void shunt_coll_tidy(struct shunt_arena *arena)
 {
     if (!shunt_peers_untidy())
         return;
@@ -185,7 +185,7 @@ enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task 
     prepared->device = device;
     for (int q = 0; q < shunt_board_size(w->board); q++)
         prepared->slots[q] = shunt_board_slot(w->board, q);
-    tidy_peers(w->arena);
+    shunt_coll_tidy(w->arena);
     reason = open_peers(w, prepared->slots, &proven);
     if (reason == SHUNT_REASON_NONE && !proven)
         reason = prove_links(w, prepared->slots);

@@ -28,6 +28,9 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
  */
 int shunt_coll_flush(void);
 
+/* Close what peers have declared dead, open what they offer, if nothing of this process is under way. */
+void shunt_coll_tidy(struct shunt_arena *arena);
+
 /* Check the settings that name algorithms, once, at start: says what is refused and what is allowed. */
 void shunt_select_start(void);
 

@@ -35,6 +35,8 @@ cuda_sources += \
 	%reldir%/peer.h \
 	%reldir%/probe.c \
 	%reldir%/probe.h \
+	%reldir%/pull.c \
+	%reldir%/pull.h \
 	%reldir%/registry.c \
 	%reldir%/room.c \
 	%reldir%/registry.h \

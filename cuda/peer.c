@@ -183,6 +183,14 @@ struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *bu
     return device;
 }
 
+struct shunt_device *shunt_device_get(void)
+{
+    pthread_mutex_lock(&self.lock);
+    bool there = self.state == READY && self.device.gpu->id == self.device.context && !self.device.gpu->dead;
+    pthread_mutex_unlock(&self.lock);
+    return there ? &self.device : NULL;
+}
+
 bool shunt_device_order(struct shunt_device *device, bool ask, enum shunt_legacy *legacy)
 {
     struct shunt_gpu_scope scope;

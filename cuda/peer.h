@@ -50,6 +50,9 @@ struct shunt_device {
 struct shunt_device *shunt_device_open(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
                                        enum shunt_reason *reason);
 
+/* The same without a set-up: NULL where none has been, or its context has gone. */
+struct shunt_device *shunt_device_get(void);
+
 /* What the application has put on the legacy default stream. */
 enum shunt_legacy {
     SHUNT_LEGACY_UNKNOWN, /* it cannot be asked, a graph is being captured */

@@ -35,6 +35,7 @@ static struct {
     uint64_t limit;           /* of `mapped` */
     uint64_t mapped;          /* bytes of peers' blocks that are open here */
     struct shunt_block *open; /* the list of them */
+    unsigned held;            /* by those who read a block just now: nothing is closed */
     uint64_t pass;            /* when the last round of closing began: what was used since stays */
     int mailbox;              /* -1: none yet; -2: there is none to be had */
     uint64_t clock;           /* counts uses; racing increments may count as one */
@@ -344,6 +345,28 @@ void shunt_block_use(struct shunt_block *block)
     block->used = tick();
 }
 
+char *shunt_block_hold(int slot, uint32_t number)
+{
+    struct shunt_block *block = &shunt_peer_at(slot)->blocks[shunt_entry_of(number)];
+    char *address = NULL;
+
+    pthread_mutex_lock(&registry.lock);
+    if (block->address != NULL && block->number == number) {
+        address = block->address;
+        shunt_block_use(block);
+        registry.held++;
+    }
+    pthread_mutex_unlock(&registry.lock);
+    return address;
+}
+
+void shunt_block_release(void)
+{
+    pthread_mutex_lock(&registry.lock);
+    registry.held--;
+    pthread_mutex_unlock(&registry.lock);
+}
+
 static void close_block(struct shunt_block *block)
 {
     struct shunt_block **at = &registry.open;
@@ -537,6 +560,7 @@ void shunt_registry_follow(struct shunt_arena *arena, int slot, bool idle)
     uint32_t version = atomic_load_explicit(&theirs->version, memory_order_acquire);
 
     pthread_mutex_lock(&registry.lock);
+    idle = idle && registry.held == 0;
     peer->untidy = false;
     close_dead(theirs, peer, idle);
     take_letters(arena, idle);
@@ -551,7 +575,7 @@ int shunt_registry_close_all(bool idle)
     int left = 0;
 
     pthread_mutex_lock(&registry.lock);
-    while (idle && registry.open != NULL)
+    while (idle && registry.held == 0 && registry.open != NULL)
         close_block(registry.open);
     for (struct shunt_block *block = registry.open; block != NULL; block = block->next)
         left++;

@@ -108,6 +108,13 @@ void shunt_registry_begin_pass(void);
 /* An operation counts on this block now. */
 void shunt_block_use(struct shunt_block *block);
 
+/*
+ * A peer's block by its number, for copies that nothing on a board vouches for; NULL: it is not open. Until it is released,
+ * by the same thread or another, nothing is closed.
+ */
+char *shunt_block_hold(int slot, uint32_t number);
+void shunt_block_release(void);
+
 /* Declare dead what the application has freed. */
 void shunt_registry_sweep(void);
 

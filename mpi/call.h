@@ -89,6 +89,7 @@ struct shunt_wait {
  *           put other buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
  *   move    any other call that takes device buffers by way of host memory: as stage, with shunt_hook_move_before and
  *           shunt_hook_move_after, while the process uses CUDA
+ *   receive and ireceive: as move and issue, of calls that receive messages
  *   issue   begins an operation and creates its request: shunt_hook_issue_before, which may put other buffers into the
  *           call, answers true if the call is done; shunt_hook_issue_after
  *   icoll   the same for a collective: shunt_hook_icoll_before; shunt_hook_issue_after
@@ -116,6 +117,7 @@ int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept);
+extern bool shunt_receives_unseen; /* atomically written: some nonblocking receive began before hooks ran for them */
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_access_before(struct shunt_call *call, int *rc, void **kept);

@@ -25,6 +25,8 @@
 #include "mpi/flatten.h"
 #include "mpi/flight.h"
 #include "mpi/float16.h"
+#include "mpi/receipt.h"
+#include "pt2pt/spill.h"
 
 enum phase { BEFORE, STARTING, RUNNING, ENDING, OVER };
 
@@ -73,6 +75,7 @@ static void enter_child(void)
     shunt_patterns_abandon();
     shunt_accesses_abandon();
     shunt_flights_abandon();
+    shunt_receipts_stop();
 }
 
 static void start_process(void)
@@ -200,6 +203,8 @@ void shunt_hook_final_before(const struct shunt_call *call)
     shunt_stats_finish(life.arena);
     shunt_comm_stop();
     shunt_accesses_clear();
+    shunt_receipts_stop();
+    shunt_spill_close();
     shunt_gpu_finish();
     shunt_host.Group_free(&life.world);
     life.world = MPI_GROUP_NULL;

@@ -12,6 +12,8 @@ mpi_sources += \
 	%reldir%/comm.h \
 	%reldir%/covered.c \
 	%reldir%/covered.h \
+	%reldir%/delivery.c \
+	%reldir%/delivery.h \
 	%reldir%/device.c \
 	%reldir%/device.h \
 	%reldir%/engine.c \
@@ -42,9 +44,13 @@ mpi_sources += \
 	%reldir%/operation.h \
 	%reldir%/packed.c \
 	%reldir%/packed.h \
+	%reldir%/parcel.c \
+	%reldir%/parcel.h \
 	%reldir%/partition.c \
 	%reldir%/poll.c \
 	%reldir%/poll.h \
+	%reldir%/receipt.c \
+	%reldir%/receipt.h \
 	%reldir%/patterns.c \
 	%reldir%/query.c \
 	%reldir%/query.h \

@@ -3,15 +3,19 @@
  * Blocking point to point and Reduce_local on device memory: by way of host memory, as the collectives (collective.c).
  *
  * The host is called where the program calls it and matches messages as ever, so neither the order of messages nor what
- * may wait for what changes. Of what a call receives as much is copied back as has come; the status tells.
+ * may wait for what changes. Of what a call receives as much is copied back as has come; the status tells. Large messages
+ * to a GPU of the same node go as parcels (parcel.h, receipt.h), which is seen here only before and after the host's call.
  */
 #include <errno.h>
 
+#include "base/conf.h"
 #include "cuda/gpu.h"
 #include "mpi/comm.h"
 #include "mpi/image.h"
 #include "mpi/life.h"
 #include "mpi/message.h"
+#include "mpi/parcel.h"
+#include "mpi/receipt.h"
 #include "mpi/tally.h"
 
 /* Whose error handler is for failures of ours. */
@@ -50,28 +54,82 @@ int64_t shunt_message_received(const MPI_Status *status, int error)
     return bytes;
 }
 
+/* A call of this thread under way. It has one at a time, as inside of it no hook runs. */
+struct message {
+    struct shunt_images *images;
+    bool staged;  /* there are images */
+    bool parcel;  /* a descriptor is sent */
+    bool watched; /* what is received may be one */
+    struct shunt_parcel_sent sent;
+    struct shunt_receipt receipt;
+};
+
+static struct message *own_message(void)
+{
+    static _Thread_local struct message own;
+
+    own.images = shunt_images_own();
+    shunt_receipt_release(&own.receipt);
+    own.staged = own.parcel = own.watched = false;
+    return &own;
+}
+
+/* Images of what is staged. A message that is sent as a parcel is not. */
+static enum shunt_status make_images(struct shunt_call *call, struct message *message)
+{
+    struct shunt_images *images = message->images;
+
+    *images = (struct shunt_images){ .send_image = { 0 } };
+    enum shunt_status status = shunt_operands_find(call, &images->send, &images->recv);
+    if (status == SHUNT_OK && shunt_conf->message_size != SIZE_MAX)
+        status = shunt_operand_hold(&images->send);
+    if (status != SHUNT_OK)
+        return status;
+    if (shunt_conf->message_size != SIZE_MAX && shunt_parcel_send(call, &images->send, &message->sent)) {
+        message->parcel = true;
+        shunt_operand_release(&images->send);
+        images->send = (struct shunt_operand){ 0 };
+        if (!images->recv.staged)
+            return SHUNT_OK;
+    }
+    return shunt_images_place(call, images);
+}
+
 /* A buffer may be in device memory. */
-static __attribute__((noinline)) bool stage_message(struct shunt_call *call, int *rc, void **kept)
+static enum shunt_status stage_message(struct shunt_call *call, struct message *message)
+{
+    enum shunt_status status = make_images(call, message);
+
+    if (status != SHUNT_OK)
+        return status;
+    message->staged = message->images->send.staged || message->images->recv.staged;
+    return message->staged ? shunt_images_fill(message->images) : SHUNT_OK;
+}
+
+static __attribute__((noinline)) bool begin_message(struct shunt_call *call, bool surely_host, int *rc, void **kept)
 {
     int saved = errno;
 
     if (shunt_life_forked())
         return false;
-    struct shunt_images *images = shunt_images_own();
-    enum shunt_status status = shunt_images_make(call, images);
-    if (status == SHUNT_OK) {
-        shunt_tally_staged(call, images, SHUNT_REASON_NO_ALGORITHM);
-        status = shunt_images_fill(images);
-    }
-    errno = saved;
-    if (status == SHUNT_OK) {
+    struct message *message = own_message();
+    enum shunt_status status = surely_host ? SHUNT_PASS : stage_message(call, message);
+    message->watched = has_status(call) && shunt_receipt_wanted();
+    if (status == SHUNT_OK || (status == SHUNT_PASS && message->watched)) {
         if (has_status(call))
             call->status = shunt_message_status(call->status);
-        *kept = images;
+        if (message->watched &&
+            shunt_receipt_begin(call, message->staged ? message->images : NULL, &message->receipt) != SHUNT_OK)
+            status = SHUNT_ERR_MEMORY;
+        else
+            *kept = message;
     }
+    errno = saved;
     if (status == SHUNT_OK || status == SHUNT_PASS)
         return false;
-    shunt_images_release(images);
+    if (message->parcel)
+        shunt_parcel_wait(&message->sent, MPI_ERR_OTHER);
+    shunt_images_release(message->images);
     *rc = shunt_comm_fail(find_comm(call));
     return true;
 }
@@ -79,21 +137,41 @@ static __attribute__((noinline)) bool stage_message(struct shunt_call *call, int
 bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept)
 {
     const void *send = call->sendbuf ? call->sendbuf : call->recvbuf, *recv = call->recvbuf ? call->recvbuf : send;
+    bool surely_host = shunt_gpu_surely_host(send, recv);
 
-    return !shunt_gpu_surely_host(send, recv) && stage_message(call, rc, kept);
+    if (surely_host && !(has_status(call) && shunt_receipt_wanted()))
+        return false;
+    return begin_message(call, surely_host, rc, kept);
+}
+
+/* What has come is copied back; what came as a parcel may be there already. */
+static enum shunt_status return_images(const struct shunt_call *call, struct message *message, int rc)
+{
+    if (message->watched && message->receipt.direct)
+        return SHUNT_OK;
+    if (has_status(call))
+        return shunt_images_return(message->images, shunt_message_received(call->status, rc));
+    return rc == MPI_SUCCESS ? shunt_images_return(message->images, SHUNT_RECEIVED_ALL) : SHUNT_OK;
 }
 
 int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc)
 {
-    struct shunt_images *images = kept;
+    struct message *message = kept;
     enum shunt_status status = SHUNT_OK;
-    int saved = errno;
+    int saved = errno, host = rc;
 
-    if (has_status(call))
-        status = shunt_images_return(images, shunt_message_received(call->status, rc));
-    else if (rc == MPI_SUCCESS)
-        status = shunt_images_return(images, SHUNT_RECEIVED_ALL);
-    shunt_images_release(images);
+    if (message->watched) {
+        rc = shunt_receipt_end(&message->receipt, call->status, rc);
+        shunt_receipt_release(&message->receipt);
+    }
+    if (message->staged) {
+        if (message->images->send.staged || !message->watched || !message->receipt.parcel)
+            shunt_tally_staged(call, message->images, SHUNT_REASON_NO_ALGORITHM);
+        status = return_images(call, message, rc);
+        shunt_images_release(message->images);
+    }
+    if (message->parcel)
+        shunt_parcel_wait(&message->sent, host);
     errno = saved;
     return status == SHUNT_OK ? rc : shunt_comm_fail(find_comm(call));
 }

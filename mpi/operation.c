@@ -8,6 +8,7 @@
 
 #include "cuda/gpu.h"
 #include "mpi/comm.h"
+#include "mpi/delivery.h"
 #include "mpi/flight.h"
 #include "mpi/float16.h"
 #include "mpi/life.h"
@@ -176,6 +177,10 @@ static bool may_be_device(const struct shunt_call *call)
 
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
 {
+    bool done;
+
+    if (shunt_gpu_in_use() && shunt_delivery_before(call, rc, kept, &done))
+        return done;
     return may_be_device(call) && stage_issue(call, SHUNT_REASON_NO_ALGORITHM, rc, kept);
 }
 
@@ -205,6 +210,8 @@ int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc)
     struct shunt_operation *operation = kept;
     int saved = errno;
 
+    if (shunt_delivery_after(call, kept, &rc))
+        return rc;
     if (!operation) {
         if (rc == MPI_SUCCESS && call->requests && !shunt_life_forked())
             shunt_request_renew(*call->requests);

@@ -129,7 +129,8 @@ static bool has_ended(struct shunt_request *request)
     MPI_Status status = { .MPI_ERROR = MPI_SUCCESS };
     int flag = 0;
 
-    if (shunt_host.Request_get_status(request->handle, &flag, &status) != MPI_SUCCESS || !flag)
+    if ((request->kind->ready && !request->kind->ready(request)) ||
+        shunt_host.Request_get_status(request->handle, &flag, &status) != MPI_SUCCESS || !flag)
         return false;
     end_request(request, status.MPI_ERROR, &status);
     shunt_host.Request_free(&request->handle);
@@ -259,6 +260,24 @@ static void drop_watch(struct watch *watch, int n)
 
 /* ---- what has completed ---- */
 
+/* Does the call leave requests as they are? */
+static bool is_question(enum shunt_call_id id)
+{
+    switch (id) {
+    case SHUNT_CALL_Request_get_status:
+    case SHUNT_CALL_Request_get_status_any:
+    case SHUNT_CALL_Request_get_status_some:
+    case SHUNT_CALL_Request_get_status_all: return true;
+    default: return false;
+    }
+}
+
+/* Of calls for one request errors are not told in the status. */
+static bool is_single(enum shunt_call_id id)
+{
+    return id == SHUNT_CALL_Wait || id == SHUNT_CALL_Test || id == SHUNT_CALL_Request_get_status;
+}
+
 /* Number i has ended or not; its status, where it has one, is number `at`. Answers the error for the program. */
 static int settle(const struct shunt_wait *wait, struct watch *watch, int i, int at, int error)
 {
@@ -280,29 +299,39 @@ static int settle(const struct shunt_wait *wait, struct watch *watch, int i, int
             return MPI_SUCCESS;
     }
     int rc = end_request(request, error, &watch->statuses[at]);
+    if (request->kind->amend)
+        request->kind->amend(request, &watch->statuses[at]);
+    if (request->wrapped && !is_question(wait->id) && wait->requests[i] != MPI_REQUEST_NULL)
+        shunt_host.Request_free(&wait->requests[i]);
     if (!request->persistent && wait->requests[i] == MPI_REQUEST_NULL)
         shunt_request_forget(request);
     return rc;
 }
 
-static int settle_all(const struct shunt_wait *wait, struct watch *watch, int error)
+/* One of several has failed on our side only: it is told as the host tells it. */
+static int tell_in_status(struct watch *watch, int n, int at, int error, int host)
 {
-    int rc = MPI_SUCCESS;
-
-    for (int i = 0; i < wait->n_requests; i++) {
-        int of_one = settle(wait, watch, i, i, error);
-        rc = rc == MPI_SUCCESS ? of_one : rc;
-    }
-    return rc;
+    for (int k = 0; k < n && host == MPI_SUCCESS; k++)
+        watch->statuses[k].MPI_ERROR = MPI_SUCCESS;
+    watch->statuses[at].MPI_ERROR = error;
+    return MPI_ERR_IN_STATUS;
 }
 
-static int settle_some(const struct shunt_wait *wait, struct watch *watch, int error)
+/* n have ended, of which number k is number indices[k] of the call; indices NULL: number k. */
+static int settle_several(const struct shunt_wait *wait, struct watch *watch, int n, const int *indices, int error)
 {
     int rc = MPI_SUCCESS;
 
-    for (int k = 0; *wait->index != MPI_UNDEFINED && k < *wait->index; k++) {
-        int of_one = settle(wait, watch, wait->indices[k], k, error);
-        rc = rc == MPI_SUCCESS ? of_one : rc;
+    for (int early = 1; early >= 0; early--) {
+        for (int k = 0; k < n; k++) {
+            int i = indices ? indices[k] : k;
+            if (!watch->of[i] || watch->of[i]->kind->early != early)
+                continue;
+            int of_one = settle(wait, watch, i, k, error);
+            if (of_one != MPI_SUCCESS && early)
+                rc = tell_in_status(watch, n, k, of_one, rc == MPI_SUCCESS ? error : rc);
+            rc = rc == MPI_SUCCESS ? of_one : rc;
+        }
     }
     return rc;
 }
@@ -312,14 +341,22 @@ static int settle_call(const struct shunt_wait *wait, struct watch *watch, int e
     if (error == MPI_SUCCESS && wait->flag && !*wait->flag)
         return MPI_SUCCESS;
     if (!wait->index)
-        return settle_all(wait, watch, error);
+        return wait->n_requests == 1 && is_single(wait->id) ? settle(wait, watch, 0, 0, error) :
+                                                              settle_several(wait, watch, wait->n_requests, NULL, error);
     if (wait->indices)
-        return settle_some(wait, watch, error);
+        return settle_several(wait, watch, *wait->index != MPI_UNDEFINED ? *wait->index : 0, wait->indices, error);
     int i = *wait->index;
     return i != MPI_UNDEFINED && i >= 0 && i < wait->n_requests ? settle(wait, watch, i, 0, error) : MPI_SUCCESS;
 }
 
 /* ---- hooks ---- */
+
+static void poke_host(void)
+{
+    int flag;
+
+    shunt_host.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+}
 
 /* True: the request is ours from now on, and the program's handle is gone. */
 static bool free_request(struct shunt_wait *wait, struct watch *watch)
@@ -406,6 +443,22 @@ static bool wait_in_flight(struct shunt_wait *wait, struct watch *watch, int *rc
     return true;
 }
 
+/* A call that only looks whether all have ended: not if one of ours has not, whatever the host says. */
+static bool is_early(const struct shunt_wait *wait, const struct watch *watch)
+{
+    bool early = false;
+
+    if (!wait->flag || wait->index || wait->id == SHUNT_CALL_Parrived)
+        return false;
+    for (int i = 0; i < wait->n_requests; i++) {
+        struct shunt_request *request = watch->of[i];
+        early |= request && request->kind->ready && atomic_load(&request->pending) && !request->kind->ready(request);
+    }
+    if (early)
+        *wait->flag = 0;
+    return early;
+}
+
 bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
 {
     struct watch *watch;
@@ -420,9 +473,11 @@ bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
         over = true;
     } else if (watch) {
         *rc = prepare_call(wait, watch);
-        if (*rc != MPI_SUCCESS)
+        if (*rc == MPI_SUCCESS && (over = is_early(wait, watch)))
+            poke_host();
+        if (*rc != MPI_SUCCESS || over)
             drop_watch(watch, wait->n_requests);
-        over = *rc != MPI_SUCCESS || (wait->id == SHUNT_CALL_Request_free && free_request(wait, watch));
+        over = over || *rc != MPI_SUCCESS || (wait->id == SHUNT_CALL_Request_free && free_request(wait, watch));
     }
     *kept = over ? NULL : watch;
     errno = saved;

@@ -25,6 +25,11 @@ struct shunt_request_kind {
     int (*start)(struct shunt_request *request);
     /* Partitioned ones: this partition is about to be ready, or has arrived. Several threads at once. NULL: nothing. */
     int (*piece)(struct shunt_request *request, int partition);
+    /* May the program learn of the end already, as far as this side is concerned? Asked before the host. NULL: yes. */
+    bool (*ready)(struct shunt_request *request);
+    /* It has ended, now or before, and this is the status that the program gets. NULL: the host's is right. */
+    void (*amend)(struct shunt_request *request, MPI_Status *status);
+    bool early; /* of several that end in one call these are handled first: others may wait for what they do */
     /* The host uses what the record holds as long as it is pending: then it may not be freed, even when MPI ends. */
     bool lent;
     /* Nobody refers to the record any more: free it. */
@@ -37,6 +42,7 @@ struct shunt_request {
     MPI_Request handle;
     MPI_Comm comm; /* whose end must wait for it; or MPI_COMM_NULL */
     bool persistent;
+    bool wrapped;        /* it is a persistent one of the host, and the program does not know: it ends as any other */
     atomic_bool pending; /* started, and `done` has not been called */
     int references;      /* of the table or the orphans, and of calls that watch it; under the table's lock */
     struct shunt_request *next; /* among the orphans */

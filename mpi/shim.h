@@ -81,12 +81,16 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define BEFORE_move(call, rc, kept)  shunt_hook_move_before(call, rc, kept)
 #define AFTER_move(call, rc, kept)                                                                 \
     ((kept) ? (void)((rc) = shunt_hook_move_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_receive(call, rc, kept) BEFORE_move(call, rc, kept)
+#define AFTER_receive(call, rc, kept)  AFTER_move(call, rc, kept)
 #define BEFORE_issue(call, rc, kept) shunt_hook_issue_before(call, rc, kept)
 #define AFTER_issue(call, rc, kept)                                                                \
     ((kept) || __atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0                      \
          ? (void)((rc) = shunt_hook_issue_after(call, kept, rc))                                   \
          : (void)0,                                                                                \
      LOOK_AFTER_ORPHANS)
+#define BEFORE_ireceive(call, rc, kept) BEFORE_issue(call, rc, kept)
+#define AFTER_ireceive(call, rc, kept)  AFTER_issue(call, rc, kept)
 #define BEFORE_icoll(call, rc, kept) shunt_hook_icoll_before(call, rc, kept)
 #define AFTER_icoll(call, rc, kept)  AFTER_issue(call, rc, kept)
 #define BEFORE_access(call, rc, kept) shunt_hook_access_before(call, rc, kept)
@@ -150,8 +154,12 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define FENCE_begin(id)  FENCE_coll(id)
 #define FENCE_end(id)    FENCE_coll(id)
 #define FENCE_move(id)   FLIGHTS(shunt_flights_look())
+#define FENCE_receive(id) FENCE_move(id)
+#define FENCE_ireceive(id) FENCE_move(id)
 #define FENCE_issue(id)  FENCE_move(id)
 #define FENCE_access(id) FENCE_move(id)
+#define FENCE_lend(id)   ((void)0)
+#define FENCE_regain(id) FENCE_coll(id)
 #define FENCE_pack(id)   ((void)0)
 #define FENCE_attach(id) ((void)0)
 #define FENCE_take(id)   ((void)0)
@@ -172,6 +180,9 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_init   false
 #define SKIP_final  false
 #define SKIP_move   (!shunt_gpu_in_use())
+#define SKIP_receive (!shunt_gpu_in_use())
+/* What began before CUDA is in use nobody will look at when it ends. */
+#define SKIP_ireceive (!shunt_gpu_in_use() && (__atomic_store_n(&shunt_receives_unseen, true, __ATOMIC_RELAXED), true))
 #define SKIP_access (!shunt_gpu_in_use())
 #define SKIP_sync   false
 #define SKIP_window false

@@ -196,9 +196,9 @@ mpi_test_programs = bench_types check_accesses check_allreduce check_app check_c
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
 	check_life check_memory check_messages check_packing check_requests check_rows \
 	check_starts check_threads check_types \
-	check_user check_waits check_windows
+	check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives staged requests flights types float16 memory faults levels topo life linger ll128 app clients
+process_tests = checker allreduce collectives staged requests flights types float16 memory faults levels topo life messages linger ll128 app clients
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(addprefix $(srcdir)/%reldir%/,form.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \

@@ -15,6 +15,7 @@
 #include "base/board.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "base/parcel.h"
 #include "test/unit/lines.h"
 
 /* ---- what stats.c asks of the arena ---- */
@@ -42,6 +43,20 @@ void *shunt_arena_stats(const struct shunt_arena *arena, int slot)
 bool shunt_arena_alive(struct shunt_arena *arena, int slot)
 {
     return !arena->dead[slot];
+}
+
+int shunt_arena_local_size(const struct shunt_arena *arena)
+{
+    (void)arena;
+    return 2;
+}
+
+static struct shunt_parcels parcels[2];
+
+struct shunt_parcels *shunt_arena_parcels(const struct shunt_arena *arena, int slot)
+{
+    (void)arena;
+    return &parcels[slot];
 }
 
 /* ---- helpers ---- */

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parcels of nonblocking and persistent calls; delivery.h. */
+#include "mpi/delivery.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/conf.h"
+#include "mpi/comm.h"
+#include "mpi/life.h"
+#include "mpi/message.h"
+#include "mpi/operation.h"
+#include "mpi/parcel.h"
+#include "mpi/receipt.h"
+#include "mpi/tally.h"
+#include "mpi/types.h"
+
+struct delivery {
+    struct shunt_request request;
+    struct delivery *next;  /* of the receives that are under way, in the order in which they began */
+    bool listed, looked;    /* the host has received, and what came has been looked at */
+    bool duplicate;         /* receipt.datatype is owned */
+    struct shunt_images images;
+    struct shunt_receipt receipt; /* of a receive */
+    struct shunt_parcel_sent sent; /* of a send */
+};
+
+/* Only of processes that take descriptors, in which one thread at a time is inside MPI. */
+static struct delivery *receives, **receives_end = &receives;
+
+static struct delivery *delivery_of(struct shunt_request *request)
+{
+    return (struct delivery *)((char *)request - offsetof(struct delivery, request));
+}
+
+/* ---- receives ---- */
+
+static void list_receive(struct delivery *delivery)
+{
+    delivery->next = NULL;
+    delivery->listed = true;
+    *receives_end = delivery;
+    receives_end = &delivery->next;
+}
+
+static void unlist_receive(struct delivery *delivery)
+{
+    struct delivery **at = &receives;
+
+    if (!delivery->listed)
+        return;
+    while (*at != delivery)
+        at = &(*at)->next;
+    *at = delivery->next;
+    if (!*at)
+        receives_end = at;
+    delivery->listed = false;
+}
+
+static void release_delivery(struct shunt_request *request)
+{
+    struct delivery *delivery = delivery_of(request);
+
+    unlist_receive(delivery);
+    shunt_receipt_release(&delivery->receipt);
+    shunt_images_release(&delivery->images);
+    if (delivery->duplicate)
+        shunt_host.Type_free(&delivery->receipt.datatype);
+    free(delivery);
+}
+
+/* Has the host received? */
+static bool look_early(struct delivery *delivery)
+{
+    MPI_Status status = { .MPI_ERROR = MPI_SUCCESS };
+    int flag = 0, cancelled = 0;
+
+    if (shunt_host.Request_get_status(delivery->request.handle, &flag, &status) != MPI_SUCCESS || !flag ||
+        status.MPI_ERROR != MPI_SUCCESS || shunt_host.Test_cancelled(&status, &cancelled) != MPI_SUCCESS || cancelled)
+        return false;
+    shunt_receipt_look(&delivery->receipt, &status);
+    return delivery->looked = true;
+}
+
+void shunt_deliveries_advance(void)
+{
+    for (struct delivery *delivery = receives; delivery; delivery = delivery->next) {
+        if (delivery->looked || look_early(delivery))
+            shunt_receipt_advance(&delivery->receipt);
+    }
+}
+
+bool shunt_parcels_hold(uint32_t index, uint64_t number)
+{
+    for (struct delivery *delivery = receives; delivery; delivery = delivery->next) {
+        const struct shunt_descriptor *descriptor = &delivery->receipt.fetch.descriptor;
+        if (delivery->receipt.parcel && descriptor->index == index && descriptor->number == number)
+            return true;
+    }
+    return false;
+}
+
+static int end_receive(struct shunt_request *request, int error, const MPI_Status *status)
+{
+    struct delivery *delivery = delivery_of(request);
+    struct shunt_receipt *receipt = &delivery->receipt;
+    MPI_Status own = *status;
+    int cancelled = 0;
+
+    unlist_receive(delivery);
+    if (error == MPI_SUCCESS)
+        shunt_host.Test_cancelled(status, &cancelled);
+    if (cancelled)
+        return MPI_SUCCESS;
+    if (!delivery->looked || error != MPI_SUCCESS)
+        error = shunt_receipt_end(receipt, &own, error);
+    else
+        error = shunt_receipt_finish(receipt, &own);
+    if (!receipt->images)
+        return error;
+    if (!receipt->parcel)
+        shunt_tally_staged(&(struct shunt_call){ .id = SHUNT_CALL_Irecv }, &delivery->images, SHUNT_REASON_NO_ALGORITHM);
+    if (!receipt->direct &&
+        shunt_images_return(&delivery->images, shunt_message_received(&own, error)) != SHUNT_OK && error == MPI_SUCCESS)
+        error = shunt_operation_fail(request->comm);
+    return error;
+}
+
+static void amend_receive(struct shunt_request *request, MPI_Status *status)
+{
+    struct shunt_receipt *receipt = &delivery_of(request)->receipt;
+
+    if (receipt->parcel)
+        shunt_host.Status_set_elements_x(status, MPI_BYTE, (MPI_Count)receipt->fetch.descriptor.bytes);
+}
+
+static int start_receive(struct shunt_request *request)
+{
+    struct delivery *delivery = delivery_of(request);
+
+    shunt_receipt_again(&delivery->receipt);
+    delivery->looked = false;
+    if (!delivery->listed)
+        list_receive(delivery);
+    return MPI_SUCCESS;
+}
+
+static const struct shunt_request_kind receive_kind = {
+    .done = end_receive,
+    .start = start_receive,
+    .amend = amend_receive,
+    .early = true,
+    .lent = true,
+    .release = release_delivery,
+};
+
+static bool is_receive(const struct shunt_call *call)
+{
+    return (call->id == SHUNT_CALL_Irecv && call->source != MPI_PROC_NULL) || call->id == SHUNT_CALL_Imrecv ||
+           (call->id == SHUNT_CALL_Recv_init && call->source != MPI_PROC_NULL);
+}
+
+/* The program may free its datatype while the receive is under way. */
+static bool keep_datatype(struct delivery *delivery)
+{
+    struct shunt_receipt *receipt = &delivery->receipt;
+    MPI_Datatype own;
+
+    if (receipt->images || shunt_types_find(receipt->datatype))
+        return true;
+    if (shunt_host.Type_dup(receipt->datatype, &own) != MPI_SUCCESS)
+        return false;
+    receipt->datatype = own;
+    return delivery->duplicate = true;
+}
+
+static enum shunt_status make_receive(struct shunt_call *call, struct delivery *delivery)
+{
+    enum shunt_status status = SHUNT_PASS;
+
+    if (!shunt_gpu_surely_host(call->recvbuf, call->recvbuf))
+        status = shunt_images_make(call, &delivery->images);
+    if (status != SHUNT_OK && status != SHUNT_PASS)
+        return status;
+    delivery->request.kind = &receive_kind;
+    delivery->request.comm = call->id == SHUNT_CALL_Imrecv ? MPI_COMM_NULL : call->comm;
+    delivery->request.persistent = call->id == SHUNT_CALL_Recv_init;
+    status = shunt_receipt_begin(call, status == SHUNT_OK ? &delivery->images : NULL, &delivery->receipt);
+    return status == SHUNT_OK && !keep_datatype(delivery) ? SHUNT_ERR_MEMORY : status;
+}
+
+/* ---- sends ---- */
+
+static void end_parcel(struct delivery *delivery, bool cancelled)
+{
+    shunt_parcel_wait(&delivery->sent, cancelled ? MPI_ERR_OTHER : MPI_SUCCESS);
+}
+
+static int end_send(struct shunt_request *request, int error, const MPI_Status *status)
+{
+    struct delivery *delivery = delivery_of(request);
+    int cancelled = 0;
+
+    if (error == MPI_SUCCESS)
+        shunt_host.Test_cancelled(status, &cancelled);
+    if (!delivery->looked)
+        end_parcel(delivery, cancelled || error != MPI_SUCCESS);
+    delivery->looked = true;
+    return MPI_SUCCESS;
+}
+
+/* Not before the buffer is the program's again. */
+static bool send_ready(struct shunt_request *request)
+{
+    struct delivery *delivery = delivery_of(request);
+
+    shunt_deliveries_advance();
+    if (!delivery->looked && shunt_send_poll(shunt_life_arena(), &delivery->sent.sending))
+        delivery->looked = true;
+    return delivery->looked;
+}
+
+static const struct shunt_request_kind send_kind = {
+    .done = end_send,
+    .ready = send_ready,
+    .lent = true,
+    .release = release_delivery,
+};
+
+static int send_init(const struct shunt_call *call, MPI_Request *request)
+{
+    const void *buffer = call->sendbuf;
+    int count = (int)call->count;
+
+    switch (call->id) {
+    case SHUNT_CALL_Issend:
+        return shunt_host.Ssend_init(buffer, count, MPI_BYTE, call->root, call->tag, call->comm, request);
+    case SHUNT_CALL_Irsend:
+        return shunt_host.Rsend_init(buffer, count, MPI_BYTE, call->root, call->tag, call->comm, request);
+    default: return shunt_host.Send_init(buffer, count, MPI_BYTE, call->root, call->tag, call->comm, request);
+    }
+}
+
+static bool is_send(const struct shunt_call *call)
+{
+    return call->id == SHUNT_CALL_Isend || call->id == SHUNT_CALL_Issend || call->id == SHUNT_CALL_Irsend;
+}
+
+/* The descriptor stands in the call: send it. Answers what the host does. */
+static int begin_send(const struct shunt_call *call, struct delivery *delivery)
+{
+    MPI_Request handle = MPI_REQUEST_NULL;
+    int rc = send_init(call, &handle);
+
+    if (rc == MPI_SUCCESS)
+        rc = shunt_host.Start(&handle);
+    if (rc != MPI_SUCCESS) {
+        end_parcel(delivery, true);
+        release_delivery(&delivery->request);
+        return rc;
+    }
+    delivery->request.kind = &send_kind;
+    delivery->request.comm = call->comm;
+    delivery->request.wrapped = true;
+    delivery->request.handle = handle;
+    *call->requests = handle;
+    return shunt_request_track(&delivery->request);
+}
+
+/* Can it go as a parcel? */
+static bool make_send(struct shunt_call *call, struct delivery *delivery)
+{
+    struct shunt_operand *send = &delivery->images.send, *recv = &delivery->images.recv;
+    bool sent = false;
+
+    if (shunt_operands_find(call, send, recv) != SHUNT_OK)
+        return false;
+    sent = shunt_operand_hold(send) == SHUNT_OK && shunt_parcel_send(call, send, &delivery->sent);
+    shunt_operand_release(send);
+    shunt_operand_release(recv);
+    delivery->images = (struct shunt_images){ 0 };
+    return sent;
+}
+
+/* ---- hooks ---- */
+
+static _Thread_local struct delivery *under_way;
+
+static bool begin_receive(struct shunt_call *call, struct delivery *delivery, int *rc, void **kept, bool *done)
+{
+    enum shunt_status status = make_receive(call, delivery);
+
+    *done = status != SHUNT_OK && status != SHUNT_PASS;
+    if (status != SHUNT_OK) {
+        release_delivery(&delivery->request);
+        *rc = *done ? shunt_operation_fail(call->comm) : MPI_SUCCESS;
+        return *done;
+    }
+    *kept = under_way = delivery;
+    return true;
+}
+
+bool shunt_delivery_before(struct shunt_call *call, int *rc, void **kept, bool *done)
+{
+    bool sends = is_send(call) && shunt_conf->message_size != SIZE_MAX;
+    struct delivery *delivery;
+    int saved = errno;
+
+    *done = false;
+    if (call->id == SHUNT_CALL_Recv_init)
+        shunt_receipt_refuse();
+    if ((!sends && !(is_receive(call) && shunt_receipt_wanted())) || shunt_life_forked() ||
+        !(delivery = calloc(1, sizeof *delivery)))
+        return false;
+    bool ours;
+    if (!sends) {
+        ours = begin_receive(call, delivery, rc, kept, done);
+    } else if ((ours = make_send(call, delivery))) {
+        *rc = begin_send(call, delivery);
+        *done = true;
+    } else {
+        free(delivery);
+    }
+    errno = saved;
+    return ours;
+}
+
+bool shunt_delivery_after(const struct shunt_call *call, void *kept, int *rc)
+{
+    struct delivery *delivery = under_way;
+    int saved = errno;
+
+    if (!kept || kept != delivery)
+        return false;
+    under_way = NULL;
+    if (*rc != MPI_SUCCESS) {
+        release_delivery(&delivery->request);
+    } else {
+        delivery->request.handle = *call->requests;
+        if (!delivery->request.persistent)
+            list_receive(delivery);
+        *rc = shunt_request_track(&delivery->request);
+    }
+    errno = saved;
+    return true;
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sending parcels; parcel.h. */
+#include "mpi/parcel.h"
+
+#include "base/conf.h"
+#include "coll/run.h"
+#include "mpi/comm.h"
+#include "mpi/delivery.h"
+#include "mpi/flatten.h"
+#include "mpi/life.h"
+#include "mpi/receipt.h"
+
+#define ADVANCE_TURNS 16
+
+/* Buffered sends copy at once; what is received to the same buffer must not overwrite it before it is fetched. */
+static bool may_send(unsigned id)
+{
+    switch (id) {
+    case SHUNT_CALL_Send:
+    case SHUNT_CALL_Ssend:
+    case SHUNT_CALL_Rsend:
+    case SHUNT_CALL_Isend:
+    case SHUNT_CALL_Issend:
+    case SHUNT_CALL_Irsend:
+    case SHUNT_CALL_Sendrecv: return true;
+    default: return false;
+    }
+}
+
+/* The bytes, if they lie in one piece and in order; NULL: they do not. */
+static char *find_bytes(const struct shunt_operand *send, uint64_t *bytes)
+{
+    const struct shunt_piece *piece = &send->read.first;
+    char *at = NULL;
+
+    if (!send->staged || send->mixed || send->read.n != 1 || send->read.list || piece->duplicate)
+        return NULL;
+    struct shunt_pattern *pattern =
+        piece->pattern ? shunt_pattern_keep(piece->pattern) : shunt_pattern_of(piece->datatype);
+    if (pattern && pattern->bytes > 0 && shunt_pattern_is_dense(pattern, piece->count)) {
+        at = send->buffer + piece->offset + shunt_pattern_first(pattern);
+        *bytes = pattern->bytes * (uint64_t)piece->count;
+    }
+    shunt_pattern_release(pattern);
+    return at;
+}
+
+/* The slot of a receiver that takes descriptors, or -1. */
+static int find_dest(const struct shunt_call *call, const struct shunt_comm *comm)
+{
+    struct shunt_arena *arena = shunt_life_arena();
+
+    if (!arena || !comm || comm->intercomm || !comm->board || call->root < 0 || call->root >= comm->size ||
+        call->root == comm->rank)
+        return -1;
+    int slot = shunt_board_slot(comm->board, call->root);
+    return atomic_load_explicit(&shunt_arena_parcels(arena, slot)->decodes, memory_order_acquire) ? slot : -1;
+}
+
+/* What the application has begun on the legacy stream may still write the buffer. */
+static void await_legacy(void)
+{
+    bool asked = false;
+    unsigned turns = 0;
+
+    while (!shunt_pull_ready(&asked))
+        shunt_receipt_relax(&turns);
+}
+
+bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send, struct shunt_parcel_sent *sent)
+{
+    const struct shunt_comm *comm = may_send(call->id) ? shunt_comm_get(call->comm) : NULL;
+    struct shunt_arena *arena = shunt_life_arena();
+    int dest = find_dest(call, comm);
+    uint64_t bytes = 0;
+    struct shunt_mem mem;
+    char *at;
+
+    if (dest < 0 || !(at = find_bytes(send, &bytes)) || bytes < shunt_conf->message_size ||
+        bytes < SHUNT_DESCRIPTOR_BYTES)
+        return false;
+    struct shunt_parcel_note note = {
+        .comm = comm->key.word[0],
+        .bytes = bytes,
+        .tag = call->id == SHUNT_CALL_Sendrecv ? -1 : call->tag, /* -1 is nobody's: it is not known here */
+        .dest = (uint32_t)dest,
+    };
+    shunt_coll_tidy(arena);
+    shunt_gpu_classify(at, &mem);
+    if (mem.kind != SHUNT_MEM_DEVICE)
+        return false;
+    await_legacy();
+    if (!shunt_send_expose(arena, at, &mem, &note, &sent->sending, &sent->descriptor))
+        return false;
+    call->sendbuf = &sent->descriptor;
+    call->count = SHUNT_DESCRIPTOR_BYTES;
+    call->datatype = MPI_BYTE;
+    return true;
+}
+
+void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc)
+{
+    struct shunt_arena *arena = shunt_life_arena();
+    int class = MPI_SUCCESS;
+    unsigned turns = 0;
+
+    if (rc != MPI_SUCCESS)
+        shunt_host.Error_class(rc, &class);
+    /* The other half of a Sendrecv may have been too long. */
+    if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) {
+        shunt_send_undo(arena, &sent->sending);
+        return;
+    }
+    while (!shunt_send_poll(arena, &sent->sending)) {
+        /* The receiver may be in a call like this one, and wait for what it has sent here. */
+        if (turns % ADVANCE_TURNS == 0)
+            shunt_deliveries_advance();
+        shunt_receipt_relax(&turns);
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Sending parcels (base/parcel.h) in place of messages: which messages can be, and when the program has its buffer back.
+ *
+ * The host MPI carries the descriptor with the program's communicator, destination, tag and mode, so the order of messages,
+ * and what waits for what, are as ever.
+ */
+#ifndef SHUNT_MPI_PARCEL_H
+#define SHUNT_MPI_PARCEL_H
+
+#include "mpi/operand.h"
+#include "pt2pt/send.h"
+
+/* What a call sends in place of its data; must stay until the host has sent it. */
+struct shunt_parcel_sent {
+    struct shunt_sending sending;
+    struct shunt_descriptor descriptor;
+};
+
+/* If it can be, expose the buffer, and put the descriptor into the call in its place. `send` has been found and held. */
+bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send, struct shunt_parcel_sent *sent);
+
+/* The host has answered `rc`; returns when the buffer is the program's again. */
+void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc);
+
+/* Has some receive that is under way this descriptor? */
+bool shunt_parcels_hold(uint32_t index, uint64_t number);
+
+#endif

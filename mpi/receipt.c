@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Messages that have come; receipt.h. */
+#include "mpi/receipt.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/log.h"
+#include "coll/run.h"
+#include "mpi/comm.h"
+#include "mpi/flatten.h"
+#include "mpi/life.h"
+#include "mpi/parcel.h"
+#include "pt2pt/spill.h"
+
+#define POKE_TURNS 64
+
+bool shunt_receives_unseen;
+
+/* ---- whether ---- */
+
+static enum { UNASKED, WANTED, REFUSED, STOPPED } wanted;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Several threads in calls that look at the same messages are more than can be told apart here. */
+static bool is_possible(void)
+{
+    int provided = MPI_THREAD_MULTIPLE;
+
+    return shunt_life_arena() && shunt_conf->message_size != SIZE_MAX &&
+           !__atomic_load_n(&shunt_receives_unseen, __ATOMIC_RELAXED) &&
+           shunt_host.Query_thread(&provided) == MPI_SUCCESS && provided != MPI_THREAD_MULTIPLE &&
+           shunt_receive_start(shunt_life_arena());
+}
+
+bool shunt_receipt_wanted(void)
+{
+    if (wanted == UNASKED && shunt_gpu_in_use()) {
+        pthread_mutex_lock(&lock);
+        if (wanted == UNASKED)
+            wanted = is_possible() ? WANTED : STOPPED;
+        pthread_mutex_unlock(&lock);
+    }
+    return wanted == WANTED || wanted == REFUSED;
+}
+
+void shunt_receipt_refuse(void)
+{
+    if (!shunt_receipt_wanted() || wanted == REFUSED)
+        return;
+    wanted = REFUSED;
+    shunt_receive_stop(shunt_life_arena());
+}
+
+void shunt_receipts_stop(void)
+{
+    wanted = STOPPED;
+}
+
+/* ---- the buffer ---- */
+
+static bool is_two_sided(const struct shunt_call *call)
+{
+    unsigned family = shunt_call_family(call->id);
+
+    return family == SHUNT_CALL_Sendrecv;
+}
+
+/* Where the elements' bytes begin, if they follow each other in order; NULL: they do not. */
+static char *find_dense(void *buffer, MPI_Datatype datatype, MPI_Count count)
+{
+    struct shunt_pattern *pattern = shunt_pattern_of(datatype);
+    char *at = NULL;
+
+    if (pattern && pattern->bytes > 0 && shunt_pattern_is_dense(pattern, count))
+        at = (char *)buffer + shunt_pattern_first(pattern);
+    shunt_pattern_release(pattern);
+    return at;
+}
+
+static MPI_Count size_of(MPI_Datatype datatype)
+{
+    MPI_Count size = 0;
+
+    return shunt_host.Type_size_x(datatype, &size) == MPI_SUCCESS && size > 0 ? size : 0;
+}
+
+/* Elements i to i + n of the buffer. */
+static void *element_at(const struct shunt_receipt *receipt, MPI_Count i)
+{
+    MPI_Count lb, extent = 0;
+
+    shunt_host.Type_get_extent_x(receipt->datatype, &lb, &extent);
+    return (char *)receipt->buffer + i * extent;
+}
+
+/* One element of which only some bytes have come; the others stay as they are. */
+static bool scatter_part(const struct shunt_receipt *receipt, MPI_Count i, MPI_Count size, const char *from,
+                         MPI_Count bytes)
+{
+    void *element = element_at(receipt, i);
+    int in = 0, out = 0;
+    char *packed = malloc((size_t)size);
+
+    bool good = packed && shunt_host.Pack(element, 1, receipt->datatype, packed, (int)size, &out, MPI_COMM_SELF) ==
+                              MPI_SUCCESS;
+    if (good) {
+        memcpy(packed, from, (size_t)bytes);
+        good = shunt_host.Unpack(packed, out, &in, element, 1, receipt->datatype, MPI_COMM_SELF) == MPI_SUCCESS;
+    }
+    free(packed);
+    return good;
+}
+
+/* All elements, by the host, which takes no more than an int tells at a time. */
+static bool gather(const struct shunt_receipt *receipt, char *to)
+{
+    MPI_Count size = size_of(receipt->datatype), most = (INT_MAX / 2) / size;
+    bool good = most > 0;
+
+    for (MPI_Count i = 0, n; good && i < receipt->count; i += n) {
+        int position = 0;
+        n = receipt->count - i < most ? receipt->count - i : most;
+        good = shunt_host.Pack(element_at(receipt, i), (int)n, receipt->datatype, to + i * size, (int)(n * size),
+                               &position, MPI_COMM_SELF) == MPI_SUCCESS;
+    }
+    return good;
+}
+
+/* The other way, as much as has come. */
+static bool scatter(const struct shunt_receipt *receipt, const char *from, MPI_Count bytes)
+{
+    MPI_Count size = size_of(receipt->datatype), most = size > 0 ? (INT_MAX / 2) / size : 0, i = 0;
+    bool good = most > 0;
+
+    for (MPI_Count n; good && i < bytes / size; i += n) {
+        int position = 0;
+        n = bytes / size - i < most ? bytes / size - i : most;
+        good = shunt_host.Unpack(from + i * size, (int)(n * size), &position, element_at(receipt, i), (int)n,
+                                 receipt->datatype, MPI_COMM_SELF) == MPI_SUCCESS;
+    }
+    if (good && bytes % size != 0)
+        good = scatter_part(receipt, i, size, from + i * size, bytes % size);
+    return good;
+}
+
+/*
+ * Under MPICH a message that ends inside an element of a type with gaps is an error, and descriptors do; and where they lie
+ * is hard to tell under all. So such elements come to memory of ours, and from there to the buffer.
+ */
+static enum shunt_status divert(struct shunt_call *call, struct shunt_receipt *receipt)
+{
+    MPI_Datatype packed = shunt_packed_type_of(receipt->datatype);
+    MPI_Count size = size_of(receipt->datatype);
+
+    if (size == 0 || receipt->count <= 0 || find_dense(receipt->buffer, receipt->datatype, receipt->count))
+        return SHUNT_OK;
+    receipt->diverted_bytes = (size_t)(size * receipt->count);
+    if (packed == MPI_DATATYPE_NULL && size <= INT_MAX &&
+        shunt_host.Type_contiguous((int)size, MPI_BYTE, &receipt->packed) == MPI_SUCCESS)
+        shunt_host.Type_commit(&receipt->packed);
+    packed = packed == MPI_DATATYPE_NULL ? receipt->packed : packed;
+    if (packed == MPI_DATATYPE_NULL || !(receipt->diverted = shunt_bounce_get(receipt->diverted_bytes)))
+        return SHUNT_ERR_MEMORY;
+    /* What is received there is sent from there before. */
+    if (call->id == SHUNT_CALL_Sendrecv_replace && !gather(receipt, receipt->diverted))
+        return SHUNT_ERR_INVALID;
+    call->recvbuf = receipt->diverted;
+    *(is_two_sided(call) ? &call->recvtype : &call->datatype) = packed;
+    return SHUNT_OK;
+}
+
+enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shunt_images *images,
+                                      struct shunt_receipt *receipt)
+{
+    bool two = is_two_sided(call);
+
+    *receipt = (struct shunt_receipt){
+        .comm = shunt_call_family(call->id) == SHUNT_CALL_Mrecv ? MPI_COMM_NULL : call->comm,
+        .buffer = call->recvbuf,
+        .count = two ? call->recvcount : call->count,
+        .datatype = two ? call->recvtype : call->datatype,
+        .images = images && images->recv.staged ? images : NULL,
+        .packed = MPI_DATATYPE_NULL,
+    };
+    enum shunt_status status = divert(call, receipt);
+    if (status != SHUNT_OK)
+        shunt_receipt_release(receipt);
+    return status;
+}
+
+void shunt_receipt_release(struct shunt_receipt *receipt)
+{
+    if (receipt->diverted)
+        shunt_bounce_put(receipt->diverted, receipt->diverted_bytes);
+    if (receipt->diverted && receipt->packed != MPI_DATATYPE_NULL)
+        shunt_host.Type_free(&receipt->packed);
+    receipt->diverted = NULL;
+}
+
+/* ---- the target ---- */
+
+/* The device buffer that the image stands for, if the parcel can go right there. */
+static char *find_device(const struct shunt_receipt *receipt)
+{
+    const struct shunt_operand *recv = receipt->images ? &receipt->images->recv : NULL;
+    struct shunt_mem mem;
+
+    if (!recv || recv->mixed || recv->written.n != 1)
+        return NULL;
+    const struct shunt_piece *piece = shunt_piece_get(&recv->written, 0);
+    char *at = piece->pattern ? shunt_pattern_is_dense(piece->pattern, piece->count)
+                                    ? recv->buffer + piece->offset + shunt_pattern_first(piece->pattern)
+                                    : NULL
+               : piece->duplicate ? NULL
+                                  : find_dense(recv->buffer + piece->offset, piece->datatype, piece->count);
+    if (!at)
+        return NULL;
+    shunt_gpu_classify(at, &mem);
+    return shunt_pull_reaches(shunt_life_arena(), at, &mem) ? at : NULL;
+}
+
+/* What the host has written to: in order and without gaps. */
+static char *find_written(const struct shunt_receipt *receipt)
+{
+    return receipt->diverted ? receipt->diverted : find_dense(receipt->buffer, receipt->datatype, receipt->count);
+}
+
+static void aim(struct shunt_receipt *receipt, MPI_Count size)
+{
+    struct shunt_fetch *fetch = &receipt->fetch;
+    uint64_t room = (uint64_t)(size * receipt->count);
+
+    fetch->room = room < fetch->descriptor.bytes ? room : fetch->descriptor.bytes;
+    fetch->to = find_device(receipt);
+    fetch->to_device = receipt->direct = fetch->to != NULL;
+    if (!fetch->to)
+        fetch->to = find_written(receipt);
+}
+
+void shunt_receipt_look(struct shunt_receipt *receipt, const MPI_Status *status)
+{
+    MPI_Count bytes = 0, size;
+    const char *at;
+
+    if (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes != SHUNT_DESCRIPTOR_BYTES ||
+        (size = size_of(receipt->datatype)) == 0 || size * receipt->count < bytes)
+        return;
+    at = find_written(receipt);
+    if (at && shunt_descriptor_read(shunt_life_arena(), at, &receipt->fetch.descriptor)) {
+        receipt->parcel = true;
+        aim(receipt, size);
+    }
+}
+
+bool shunt_receipt_advance(struct shunt_receipt *receipt)
+{
+    if (!receipt->parcel || receipt->fetched)
+        return true;
+    enum shunt_status status = shunt_receive_fetch(shunt_life_arena(), &receipt->fetch);
+    if (status == SHUNT_AGAIN)
+        return false;
+    receipt->status = status;
+    receipt->fetched = true;
+    return true;
+}
+
+/* ---- afterwards ---- */
+
+/* A large message has come to a device buffer: get ready for parcels from there, and keep up with what is offered. */
+static void follow_source(const struct shunt_receipt *receipt, const MPI_Status *status, MPI_Count bytes)
+{
+    struct shunt_arena *arena = shunt_life_arena();
+    const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
+    int source = status->MPI_SOURCE;
+
+    shunt_spill_collect(arena);
+    if (!receipt->images || bytes < (MPI_Count)shunt_conf->message_size || !comm || !comm->board || source < 0 ||
+        source >= comm->size || source == comm->rank || !find_device(receipt))
+        return;
+    shunt_coll_tidy(arena);
+    shunt_source_follow(arena, shunt_board_slot(comm->board, source));
+}
+
+static bool is_held(void *context, uint32_t index, uint64_t number)
+{
+    (void)context;
+    return shunt_parcels_hold(index, number);
+}
+
+/* Nobody will ask for a message again whose descriptor was longer than the buffer. */
+static void drop_parcel(const struct shunt_receipt *receipt, const MPI_Status *status)
+{
+    struct shunt_arena *arena = shunt_life_arena();
+    const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
+    MPI_Count bytes = 0;
+
+    if (!comm || !comm->board || status->MPI_SOURCE < 0 || status->MPI_SOURCE >= comm->size ||
+        shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes != SHUNT_DESCRIPTOR_BYTES)
+        return;
+    struct shunt_parcel_note like = {
+        .comm = comm->key.word[0], .tag = status->MPI_TAG, .dest = (uint32_t)shunt_arena_self(arena)
+    };
+    struct shunt_parcels *theirs = shunt_arena_parcels(arena, shunt_board_slot(comm->board, status->MPI_SOURCE));
+    shunt_parcel_drop(theirs, &like, is_held, NULL);
+}
+
+static int raise_error(const struct shunt_receipt *receipt, int class)
+{
+    MPI_Comm comm = receipt->comm != MPI_COMM_NULL && shunt_comm_find(receipt->comm) ? receipt->comm : MPI_COMM_WORLD;
+
+    shunt_host.Comm_call_errhandler(comm, class);
+    return class;
+}
+
+int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int rc)
+{
+    MPI_Count bytes = 0;
+    int class = MPI_SUCCESS;
+
+    if (rc != MPI_SUCCESS) {
+        shunt_host.Error_class(rc, &class);
+        if (class == MPI_ERR_TRUNCATE)
+            drop_parcel(receipt, status);
+        return rc;
+    }
+    if (receipt->parcel)
+        shunt_host.Status_set_elements_x(status, MPI_BYTE, (MPI_Count)receipt->fetch.descriptor.bytes);
+    if (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS) {
+        follow_source(receipt, status, bytes);
+        bytes = bytes < (MPI_Count)receipt->diverted_bytes ? bytes : (MPI_Count)receipt->diverted_bytes;
+        if (receipt->diverted && !receipt->direct && !scatter(receipt, receipt->diverted, bytes))
+            return raise_error(receipt, MPI_ERR_OTHER);
+    }
+    if (receipt->status != SHUNT_OK)
+        return raise_error(receipt, MPI_ERR_OTHER);
+    if (receipt->parcel && receipt->fetch.room < receipt->fetch.descriptor.bytes)
+        return raise_error(receipt, MPI_ERR_TRUNCATE);
+    return MPI_SUCCESS;
+}
+
+void shunt_receipt_relax(unsigned *turns)
+{
+    static _Thread_local unsigned spins;
+    int flag;
+
+    if (*turns == 0)
+        spins = 0;
+    shunt_board_relax(&spins);
+    if (++*turns % POKE_TURNS == 0)
+        shunt_host.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+}
+
+void shunt_receipt_again(struct shunt_receipt *receipt)
+{
+    receipt->parcel = receipt->fetched = receipt->direct = false;
+    receipt->status = SHUNT_OK;
+    receipt->fetch = (struct shunt_fetch){ .to = NULL };
+}
+
+int shunt_receipt_finish(struct shunt_receipt *receipt, MPI_Status *status)
+{
+    unsigned turns = 0;
+
+    while (!shunt_receipt_advance(receipt))
+        shunt_receipt_relax(&turns);
+    return shunt_receipt_settle(receipt, status, MPI_SUCCESS);
+}
+
+int shunt_receipt_end(struct shunt_receipt *receipt, MPI_Status *status, int rc)
+{
+    if (rc != MPI_SUCCESS)
+        return shunt_receipt_settle(receipt, status, rc);
+    shunt_receipt_look(receipt, status);
+    return shunt_receipt_finish(receipt, status);
+}

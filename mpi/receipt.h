@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What is done with a message that has come: if it is the descriptor of a parcel, the parcel is fetched, and the status
+ * tells of the message as it was sent.
+ *
+ * The host has written what came to the program's buffer, or to an image of it. A parcel goes to the same place, or
+ * right into the device buffer that the image stands for.
+ */
+#ifndef SHUNT_MPI_RECEIPT_H
+#define SHUNT_MPI_RECEIPT_H
+
+#include "mpi/image.h"
+#include "pt2pt/receive.h"
+
+/* A receive. Zero: none. */
+struct shunt_receipt {
+    MPI_Comm comm; /* MPI_COMM_NULL: not known */
+    void *buffer;  /* the program's, or an image of it */
+    MPI_Count count;
+    MPI_Datatype datatype;
+    const struct shunt_images *images; /* of the call; NULL: all is host memory */
+    bool parcel;   /* a descriptor has come */
+    bool fetched;  /* and the message after it */
+    bool direct;   /* to the device buffer itself, so that nothing is to be copied back */
+    enum shunt_status status;
+    void *diverted; /* owned: what the host receives to where the buffer has gaps; NULL: the buffer itself */
+    size_t diverted_bytes;
+    MPI_Datatype packed; /* owned, with `diverted`; mostly MPI_DATATYPE_NULL */
+    struct shunt_fetch fetch;
+};
+
+/* Does this process take descriptors? Begins to, if it can, when the first receive with CUDA in use asks. */
+bool shunt_receipt_wanted(void);
+extern bool shunt_receives_unseen; /* see call.h */
+
+/* A persistent receive is made: from now on no descriptors are wanted. Those on their way are understood all the same. */
+void shunt_receipt_refuse(void);
+
+/* At Finalize, and in the child after fork. */
+void shunt_receipts_stop(void);
+
+/* A call that receives is about to be made with these arguments, some of which may be replaced. To be released. */
+enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shunt_images *images,
+                                      struct shunt_receipt *receipt);
+void shunt_receipt_release(struct shunt_receipt *receipt);
+
+/* The host has received, with this status: has a descriptor come? */
+void shunt_receipt_look(struct shunt_receipt *receipt, const MPI_Status *status);
+
+/* One attempt to fetch; true when nothing is to be done any more. */
+bool shunt_receipt_advance(struct shunt_receipt *receipt);
+
+/* Put into the status what was sent, and answer what the call answers; `rc` is what the host has answered. */
+int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int rc);
+
+/* A persistent receive begins anew. */
+void shunt_receipt_again(struct shunt_receipt *receipt);
+
+/* The same after a look, whatever it has shown: wait until all is fetched. */
+int shunt_receipt_finish(struct shunt_receipt *receipt, MPI_Status *status);
+
+/* All of this, for calls that wait. */
+int shunt_receipt_end(struct shunt_receipt *receipt, MPI_Status *status, int rc);
+
+/* Where the host gives nothing else: one more turn of waiting. */
+void shunt_receipt_relax(unsigned *turns);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Descriptors of parcels; descriptor.h. */
+#include "pt2pt/descriptor.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* FNV-1a: the token tells descriptors from messages, this only what is whole. */
+static uint64_t hash_of(const struct shunt_descriptor *descriptor)
+{
+    const unsigned char *at = (const unsigned char *)descriptor;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < offsetof(struct shunt_descriptor, hash); i++)
+        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+void shunt_descriptor_seal(struct shunt_arena *arena, struct shunt_descriptor *descriptor)
+{
+    uint64_t token[2];
+
+    shunt_arena_token(arena, token);
+    memcpy(descriptor->token, token, sizeof token);
+    descriptor->end = 0;
+    descriptor->hash = hash_of(descriptor);
+}
+
+bool shunt_descriptor_read(struct shunt_arena *arena, const void *at, struct shunt_descriptor *descriptor)
+{
+    uint64_t token[2];
+
+    shunt_arena_token(arena, token);
+    if (memcmp(at, token, sizeof token) != 0)
+        return false;
+    memcpy(descriptor, at, sizeof *descriptor);
+    return descriptor->hash == hash_of(descriptor) && descriptor->index < SHUNT_PARCELS &&
+           descriptor->source.slot < (uint32_t)shunt_arena_local_size(arena);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The receiver's side of parcels; receive.h. */
+#include "pt2pt/receive.h"
+
+#include <time.h>
+
+#include "base/log.h"
+#include "pt2pt/spill.h"
+
+#define HEALTH_SECONDS 0.1
+
+bool shunt_receive_start(struct shunt_arena *arena)
+{
+    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+
+    if (!shunt_spill_open(mine))
+        return false;
+    /* Release: with it senders see the mailbox. */
+    atomic_store_explicit(&mine->decodes, 1, memory_order_release);
+    return true;
+}
+
+void shunt_receive_stop(struct shunt_arena *arena)
+{
+    atomic_store_explicit(&shunt_arena_parcels(arena, shunt_arena_self(arena))->decodes, 0, memory_order_relaxed);
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static uint64_t bytes_of(const struct shunt_fetch *fetch)
+{
+    return fetch->descriptor.bytes < fetch->room ? fetch->descriptor.bytes : fetch->room;
+}
+
+static bool turn(struct shunt_parcels *theirs, const struct shunt_fetch *fetch, enum shunt_parcel_state from,
+                 enum shunt_parcel_state to)
+{
+    return shunt_parcel_turn(theirs, fetch->descriptor.index, fetch->descriptor.number, from, to);
+}
+
+/* It is exposed. The sender sees that this process fetches something, and has patience with the others. */
+static enum shunt_status pull(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch)
+{
+    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+
+    if (fetch->to_device && !shunt_pull_ready(&fetch->asked))
+        return SHUNT_AGAIN;
+    if (!turn(theirs, fetch, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_PULLING))
+        return SHUNT_AGAIN;
+    atomic_fetch_add_explicit(&mine->fetched, 1, memory_order_relaxed);
+    struct shunt_source source = fetch->descriptor.source;
+    enum shunt_status status = shunt_pull(&source, fetch->to, bytes_of(fetch), fetch->to_device);
+    atomic_fetch_add_explicit(&mine->fetched, 1, memory_order_relaxed);
+    fetch->failed = status != SHUNT_OK;
+    if (fetch->failed)
+        shunt_info("message", "a peer's buffer cannot be read: it shall move the message to host memory");
+    turn(theirs, fetch, SHUNT_PARCEL_PULLING, fetch->failed ? SHUNT_PARCEL_WANTED : SHUNT_PARCEL_DONE);
+    return fetch->failed ? SHUNT_AGAIN : SHUNT_OK;
+}
+
+static enum shunt_status load(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch)
+{
+    const struct shunt_descriptor *descriptor = &fetch->descriptor;
+    enum shunt_status status = shunt_spill_load(arena, (int)descriptor->source.slot, descriptor->index, fetch->to,
+                                                bytes_of(fetch), fetch->to_device);
+
+    turn(theirs, fetch, SHUNT_PARCEL_MOVED, SHUNT_PARCEL_DONE);
+    return status;
+}
+
+/* The sender moves it, or is to do so: unless it has died. */
+static enum shunt_status await_sender(struct shunt_arena *arena, struct shunt_fetch *fetch)
+{
+    double now = seconds();
+
+    if (fetch->looked == 0 || now - fetch->looked < HEALTH_SECONDS) {
+        fetch->looked = fetch->looked == 0 ? now : fetch->looked;
+        return SHUNT_AGAIN;
+    }
+    fetch->looked = now;
+    return shunt_arena_alive(arena, (int)fetch->descriptor.source.slot) ? SHUNT_AGAIN : SHUNT_ERR_DEAD;
+}
+
+enum shunt_status shunt_receive_fetch(struct shunt_arena *arena, struct shunt_fetch *fetch)
+{
+    struct shunt_parcels *theirs = shunt_arena_parcels(arena, (int)fetch->descriptor.source.slot);
+
+    switch (shunt_parcel_look(theirs, fetch->descriptor.index, fetch->descriptor.number)) {
+    case SHUNT_PARCEL_EXPOSED:
+        if (!fetch->failed)
+            return pull(arena, theirs, fetch);
+        turn(theirs, fetch, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_WANTED);
+        return await_sender(arena, fetch);
+    case SHUNT_PARCEL_WANTED:
+    case SHUNT_PARCEL_MOVING: return await_sender(arena, fetch);
+    case SHUNT_PARCEL_MOVED: return load(arena, theirs, fetch);
+    default: return SHUNT_ERR_INVALID;
+    }
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sender's side of parcels; send.h. */
+#include "pt2pt/send.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "base/conf.h"
+#include "pt2pt/spill.h"
+
+#define PINNED_RATE    25e9 /* bytes per second by which staging would move them */
+#define HEALTH_SECONDS 0.1
+
+/* The places of this process's table. */
+static struct {
+    pthread_mutex_t lock;
+    enum { EMPTY, USED, MOVED } place[SHUNT_PARCELS];
+    uint64_t bytes[SHUNT_PARCELS]; /* of those that are MOVED: the sender has gone on, the receiver is to fetch them */
+    int dest[SHUNT_PARCELS];
+    uint32_t next;
+    uint64_t order;
+} table = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static double seconds(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Has what was moved been fetched, or will nobody fetch it? */
+static bool is_over(struct shunt_arena *arena, const struct shunt_parcels *mine, uint32_t i)
+{
+    return (atomic_load_explicit(&mine->list[i].word, memory_order_acquire) & 7) == SHUNT_PARCEL_DONE ||
+           !shunt_arena_alive(arena, table.dest[i]);
+}
+
+/* A free place, or -1. */
+static int take_place(struct shunt_arena *arena, const struct shunt_parcels *mine)
+{
+    int found = -1;
+
+    pthread_mutex_lock(&table.lock);
+    for (uint32_t k = 0; k < SHUNT_PARCELS && found < 0; k++) {
+        uint32_t i = (table.next + k) % SHUNT_PARCELS;
+        if (table.place[i] == USED || (table.place[i] == MOVED && !is_over(arena, mine, i)))
+            continue;
+        if (table.place[i] == MOVED)
+            shunt_spill_drop(i, table.bytes[i]);
+        table.place[i] = USED;
+        table.next = i + 1;
+        found = (int)i;
+    }
+    pthread_mutex_unlock(&table.lock);
+    return found;
+}
+
+static void give_place(const struct shunt_sending *sending, int state)
+{
+    pthread_mutex_lock(&table.lock);
+    table.place[sending->index] = state;
+    table.bytes[sending->index] = sending->bytes;
+    table.dest[sending->index] = sending->dest;
+    pthread_mutex_unlock(&table.lock);
+}
+
+bool shunt_send_expose(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
+                       const struct shunt_parcel_note *note, struct shunt_sending *sending,
+                       struct shunt_descriptor *descriptor)
+{
+    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+    struct shunt_parcel_note own = *note;
+    struct shunt_source source;
+    int dest = (int)note->dest, place;
+
+    if (!shunt_source_of(arena, buffer, note->bytes, mem, dest, &source) || !shunt_spill_offer(arena, dest) ||
+        (place = take_place(arena, mine)) < 0)
+        return false;
+    own.order = __atomic_add_fetch(&table.order, 1, __ATOMIC_RELAXED);
+    *sending = (struct shunt_sending){
+        .index = (uint32_t)place, .dest = dest, .buffer = buffer, .bytes = note->bytes
+    };
+    sending->number = shunt_parcel_expose(mine, sending->index, &own);
+    *descriptor = (struct shunt_descriptor){
+        .number = sending->number, .bytes = note->bytes, .index = sending->index, .source = source
+    };
+    shunt_descriptor_seal(arena, descriptor);
+    return true;
+}
+
+void shunt_send_undo(struct shunt_arena *arena, struct shunt_sending *sending)
+{
+    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+
+    shunt_parcel_turn(mine, sending->index, sending->number, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_DONE);
+    give_place(sending, EMPTY);
+}
+
+static bool finish(struct shunt_parcels *mine, const struct shunt_sending *sending, bool moved)
+{
+    atomic_fetch_add_explicit(moved ? &mine->moved : &mine->pulled, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&mine->bytes, sending->bytes, memory_order_relaxed);
+    give_place(sending, moved ? MOVED : EMPTY);
+    return true;
+}
+
+static bool move(struct shunt_parcels *mine, struct shunt_sending *sending, enum shunt_parcel_state from)
+{
+    if (!shunt_parcel_turn(mine, sending->index, sending->number, from, SHUNT_PARCEL_MOVING))
+        return false;
+    bool stored = shunt_spill_store(sending->index, sending->buffer, sending->bytes) == SHUNT_OK;
+    shunt_parcel_turn(mine, sending->index, sending->number, SHUNT_PARCEL_MOVING,
+                      stored ? SHUNT_PARCEL_MOVED : SHUNT_PARCEL_EXPOSED);
+    sending->since = 0;
+    return stored && finish(mine, sending, true);
+}
+
+/* Has the receiver fetched nothing for as long as staging would have taken, and for a while at least? */
+static bool out_of_patience(struct shunt_arena *arena, struct shunt_sending *sending, double now)
+{
+    const struct shunt_parcels *theirs = shunt_arena_parcels(arena, sending->dest);
+    uint64_t fetched = atomic_load_explicit(&theirs->fetched, memory_order_relaxed);
+    double patience = 1e-6 * (double)shunt_conf->message_patience, moving = (double)sending->bytes / PINNED_RATE;
+
+    if (sending->since == 0 || fetched != sending->fetched) {
+        sending->since = now;
+        sending->fetched = fetched;
+    }
+    return now - sending->since > (moving > patience ? moving : patience);
+}
+
+bool shunt_send_poll(struct shunt_arena *arena, struct shunt_sending *sending)
+{
+    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+    enum shunt_parcel_state state = shunt_parcel_look(mine, sending->index, sending->number);
+
+    switch (state) {
+    case SHUNT_PARCEL_DONE: return finish(mine, sending, false);
+    case SHUNT_PARCEL_WANTED: return move(mine, sending, state);
+    case SHUNT_PARCEL_EXPOSED:
+        return out_of_patience(arena, sending, seconds()) && move(mine, sending, state);
+    default:
+        /* Who pulls may die; then nobody wants the message any more. */
+        if (sending->since == 0)
+            sending->since = seconds();
+        else if (seconds() - sending->since > HEALTH_SECONDS) {
+            sending->since = 0;
+            if (!shunt_arena_alive(arena, sending->dest))
+                return finish(mine, sending, false);
+        }
+        return false;
+    }
+}

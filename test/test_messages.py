@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Messages between GPUs that are fetched out of the sender's buffer: random ones, and that each way is gone."""
+import re
+
+import pytest
+
+from harness import MEAN, mpirun
+
+PARCELS = {"SHUNT_MESSAGE_SIZE": "200"}
+
+
+def parcels(result):
+    """Messages that were fetched from the sender's buffer, and that were moved to host memory."""
+    found = re.search(r"messages: (\d+) fetched from the sender's buffer, (\d+) moved to host memory", result.err)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def storm(family, ranks, rounds, *words, settings=(), limit=100):
+    result = mpirun(family, ranks, "check_storm", rounds, MEAN["SHUNT_SIM_SEED"], *words,
+                    settings={**PARCELS, **dict(settings)}, limit=limit)
+    result.checked()
+    return parcels(result)
+
+
+@pytest.mark.parametrize("words", [(), ("fresh",)], ids=["kept", "fresh"])
+def test_storm(family, words):
+    pulled, moved = storm(family, 2, 300, *words)
+    assert pulled > 20 and moved > 5
+
+
+def test_four_ranks(family):
+    pulled, moved = storm(family, 4, 100)
+    assert pulled > 0 and moved > 0
+
+
+def test_off(family):
+    assert storm(family, 2, 50, settings={"SHUNT_MESSAGE_SIZE": "inf"}) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_long_storm(family, ranks):
+    storm(family, ranks, 4000, "fresh", limit=900)
