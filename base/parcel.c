@@ -54,28 +54,51 @@ static bool is_alike(const struct shunt_parcel_note *a, const struct shunt_parce
     return a->comm == b->comm && a->tag == b->tag && a->dest == b->dest;
 }
 
+/* May its descriptor still be on its way, or in hands that have not begun to fetch? */
+static bool is_open(uint64_t word)
+{
+    switch ((enum shunt_parcel_state)(word & 7)) {
+    case SHUNT_PARCEL_EXPOSED:
+    case SHUNT_PARCEL_WANTED:
+    case SHUNT_PARCEL_MOVING:
+    case SHUNT_PARCEL_MOVED: return true;
+    default: return false;
+    }
+}
+
+bool shunt_parcel_find(const struct shunt_parcels *parcels, const struct shunt_parcel_note *like,
+                       bool (*held)(void *context, uint32_t index, uint64_t number), void *context,
+                       struct shunt_parcel_note *note, uint32_t *index, uint64_t *number)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < SHUNT_PARCELS; i++) {
+        const struct shunt_parcel *parcel = &parcels->list[i];
+        uint64_t word = atomic_load_explicit(&parcel->word, memory_order_acquire);
+        if (!is_open(word) || !is_alike(&parcel->note, like) || held(context, i, word >> 3))
+            continue;
+        if (found && parcel->note.order > note->order)
+            continue;
+        found = true;
+        *note = parcel->note;
+        *index = i;
+        *number = word >> 3;
+    }
+    return found;
+}
+
 bool shunt_parcel_drop(struct shunt_parcels *parcels, const struct shunt_parcel_note *like,
                        bool (*held)(void *context, uint32_t index, uint64_t number), void *context)
 {
-    for (;;) {
-        uint32_t oldest = SHUNT_PARCELS;
-        uint64_t number = 0;
-        for (uint32_t i = 0; i < SHUNT_PARCELS; i++) {
-            uint64_t word = atomic_load_explicit(&parcels->list[i].word, memory_order_acquire);
-            enum shunt_parcel_state state = word & 7;
-            if ((state != SHUNT_PARCEL_EXPOSED && state != SHUNT_PARCEL_MOVED) ||
-                !is_alike(&parcels->list[i].note, like) || held(context, i, word >> 3))
-                continue;
-            if (oldest == SHUNT_PARCELS || parcels->list[i].note.order < parcels->list[oldest].note.order) {
-                oldest = i;
-                number = word >> 3;
-            }
-        }
-        if (oldest == SHUNT_PARCELS)
-            return false;
+    struct shunt_parcel_note note;
+    uint64_t number;
+    uint32_t index;
+
+    while (shunt_parcel_find(parcels, like, held, context, &note, &index, &number)) {
         /* It may be on its way from the one to the other. */
-        if (shunt_parcel_turn(parcels, oldest, number, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_DONE) ||
-            shunt_parcel_turn(parcels, oldest, number, SHUNT_PARCEL_MOVED, SHUNT_PARCEL_DONE))
+        if (shunt_parcel_turn(parcels, index, number, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_DONE) ||
+            shunt_parcel_turn(parcels, index, number, SHUNT_PARCEL_MOVED, SHUNT_PARCEL_DONE))
             return true;
     }
+    return false;
 }

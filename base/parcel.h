@@ -78,9 +78,14 @@ bool shunt_parcel_turn(struct shunt_parcels *parcels, uint32_t index, uint64_t n
                        enum shunt_parcel_state to);
 
 /*
- * The receiver has been told of a parcel of this kind whose descriptor it has not got: the oldest of them is DONE now.
- * `held` answers whether the receiver has this descriptor all the same. False: there is none.
+ * The oldest parcel of this kind (communicator, tag, receiver) that has not begun to be fetched, and whose descriptor the
+ * receiver does not hold: whatever it receives or probes next of this kind, if it is a descriptor, it is this one's.
  */
+bool shunt_parcel_find(const struct shunt_parcels *parcels, const struct shunt_parcel_note *like,
+                       bool (*held)(void *context, uint32_t index, uint64_t number), void *context,
+                       struct shunt_parcel_note *note, uint32_t *index, uint64_t *number);
+
+/* The receiver has lost its descriptor: it is DONE now. False: there is none. */
 bool shunt_parcel_drop(struct shunt_parcels *parcels, const struct shunt_parcel_note *like,
                        bool (*held)(void *context, uint32_t index, uint64_t number), void *context);
 

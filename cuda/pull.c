@@ -108,6 +108,8 @@ enum shunt_status shunt_pull(const struct shunt_source *source, void *to, uint64
     struct shunt_device *device = shunt_device_get();
     struct shunt_gpu_scope scope;
 
+    if (bytes == 0)
+        return SHUNT_OK;
     if (device == NULL || shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return SHUNT_ERR_CUDA;
     char *block = shunt_block_hold((int)source->slot, source->registration);

@@ -39,7 +39,10 @@ struct shunt_call {
     MPI_Datatype datatype; /* of both sides, or of the one that sends */
     union {
         MPI_Op op;
-        int source; /* the rank that is received from */
+        struct {
+            int source;  /* the rank that is received from */
+            int sendtag; /* of calls that send, too */
+        };
         MPI_File file;
     };
     union {
@@ -89,6 +92,7 @@ struct shunt_wait {
  *           put other buffers into the call, answers true if the call is done; shunt_hook_stage_after if it has done so
  *   move    any other call that takes device buffers by way of host memory: as stage, with shunt_hook_move_before and
  *           shunt_hook_move_after, while the process uses CUDA
+ *   probe   asks for messages: shunt_hook_probe_before, shunt_hook_probe_after, while the process uses CUDA
  *   receive and ireceive: as move and issue, of calls that receive messages
  *   issue   begins an operation and creates its request: shunt_hook_issue_before, which may put other buffers into the
  *           call, answers true if the call is done; shunt_hook_issue_after
@@ -117,6 +121,8 @@ int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept);
+bool shunt_hook_probe_before(struct shunt_call *call, int *rc, void **kept);
+void shunt_hook_probe_after(const struct shunt_call *call, int rc);
 extern bool shunt_receives_unseen; /* atomically written: some nonblocking receive began before hooks ran for them */
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc);

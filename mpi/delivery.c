@@ -91,11 +91,19 @@ void shunt_deliveries_advance(void)
     }
 }
 
-bool shunt_parcels_hold(uint32_t index, uint64_t number)
+void shunt_deliveries_look(void)
+{
+    for (struct delivery *delivery = receives; delivery; delivery = delivery->next)
+        if (!delivery->looked)
+            look_early(delivery);
+}
+
+bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number)
 {
     for (struct delivery *delivery = receives; delivery; delivery = delivery->next) {
         const struct shunt_descriptor *descriptor = &delivery->receipt.fetch.descriptor;
-        if (delivery->receipt.parcel && descriptor->index == index && descriptor->number == number)
+        if (delivery->receipt.parcel && descriptor->source.slot == (uint32_t)slot && descriptor->index == index &&
+            descriptor->number == number)
             return true;
     }
     return false;
@@ -308,8 +316,7 @@ bool shunt_delivery_before(struct shunt_call *call, int *rc, void **kept, bool *
     int saved = errno;
 
     *done = false;
-    if (call->id == SHUNT_CALL_Recv_init)
-        shunt_receipt_refuse();
+    shunt_parcel_notice(call);
     if ((!sends && !(is_receive(call) && shunt_receipt_wanted())) || shunt_life_forked() ||
         !(delivery = calloc(1, sizeof *delivery)))
         return false;

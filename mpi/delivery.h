@@ -22,4 +22,11 @@ bool shunt_delivery_after(const struct shunt_call *call, void *kept, int *rc);
 /* Fetch what has come for receives that are under way. */
 void shunt_deliveries_advance(void);
 
+/* Only look what has come. Has one of them this descriptor, and has not fetched its parcel? */
+void shunt_deliveries_look(void);
+bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number);
+
+/* Is this descriptor in a matched message that the program holds? Of probe.c. */
+bool shunt_probe_claimed(int slot, uint32_t index, uint64_t number);
+
 #endif

@@ -51,7 +51,7 @@ def expand(name, forms, args, kinds):
 
 # What other forms than the blocking one are of
 OTHER_FORMS = {"stage": "icoll", "coll": "icoll", "move": "issue", "receive": "ireceive", "file": "issue", "depth": "issue"}
-STAGED = {"stage", "move", "receive", "ireceive", "pack", "file", "begin", "end", "icoll", "issue", "access", "lend"}
+STAGED = {"stage", "move", "receive", "probe", "ireceive", "pack", "file", "begin", "end", "icoll", "issue", "access", "lend"}
 
 
 def read_calls(path):
@@ -121,6 +121,8 @@ def host_args(call):
                     "sdispls": "call.rows->senddispls", "sadispls": "call.rows->senddispls",
                     "rdispls": "call.rows->recvdispls", "radispls": "call.rows->recvdispls",
                     "stypes": "call.rows->sendtypes", "rtypes": "call.rows->recvtypes"}
+    if call.cls == "probe":
+        replaced = {"rstatus": "call.status"}
     if call.cls in {"move", "receive", "issue", "ireceive"}:
         replaced["count"] = "call.count"
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)

@@ -52,6 +52,7 @@ mpi_sources += \
 	%reldir%/receipt.c \
 	%reldir%/receipt.h \
 	%reldir%/patterns.c \
+	%reldir%/probe.c \
 	%reldir%/query.c \
 	%reldir%/query.h \
 	%reldir%/request.c \

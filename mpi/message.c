@@ -30,6 +30,11 @@ static bool has_status(const struct shunt_call *call)
            call->id == SHUNT_CALL_Sendrecv_replace;
 }
 
+static bool may_receive(const struct shunt_call *call)
+{
+    return has_status(call) && (call->id == SHUNT_CALL_Mrecv || call->source != MPI_PROC_NULL);
+}
+
 MPI_Status *shunt_message_status(MPI_Status *status)
 {
     static _Thread_local MPI_Status own;
@@ -114,7 +119,7 @@ static __attribute__((noinline)) bool begin_message(struct shunt_call *call, boo
         return false;
     struct message *message = own_message();
     enum shunt_status status = surely_host ? SHUNT_PASS : stage_message(call, message);
-    message->watched = has_status(call) && shunt_receipt_wanted();
+    message->watched = may_receive(call) && shunt_receipt_wanted();
     if (status == SHUNT_OK || (status == SHUNT_PASS && message->watched)) {
         if (has_status(call))
             call->status = shunt_message_status(call->status);
@@ -139,7 +144,8 @@ bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept)
     const void *send = call->sendbuf ? call->sendbuf : call->recvbuf, *recv = call->recvbuf ? call->recvbuf : send;
     bool surely_host = shunt_gpu_surely_host(send, recv);
 
-    if (surely_host && !(has_status(call) && shunt_receipt_wanted()))
+    shunt_parcel_notice(call);
+    if (surely_host && !(may_receive(call) && shunt_receipt_wanted()))
         return false;
     return begin_message(call, surely_host, rc, kept);
 }

@@ -45,16 +45,54 @@ static char *find_bytes(const struct shunt_operand *send, uint64_t *bytes)
     return at;
 }
 
+/* By slot: has been sent a message as long as a descriptor. */
+static atomic_bool likeness[SHUNT_ARENA_PROCS];
+
+/* The slot of a peer on this node, or -1. */
+static int find_slot(const struct shunt_call *call, const struct shunt_comm *comm)
+{
+    if (!shunt_life_arena() || !comm || comm->intercomm || !comm->board || call->root < 0 || call->root >= comm->size ||
+        call->root == comm->rank)
+        return -1;
+    return shunt_board_slot(comm->board, call->root);
+}
+
 /* The slot of a receiver that takes descriptors, or -1. */
 static int find_dest(const struct shunt_call *call, const struct shunt_comm *comm)
 {
-    struct shunt_arena *arena = shunt_life_arena();
+    int slot = find_slot(call, comm);
 
-    if (!arena || !comm || comm->intercomm || !comm->board || call->root < 0 || call->root >= comm->size ||
-        call->root == comm->rank)
+    if (slot < 0 || atomic_load_explicit(&likeness[slot], memory_order_relaxed))
         return -1;
-    int slot = shunt_board_slot(comm->board, call->root);
-    return atomic_load_explicit(&shunt_arena_parcels(arena, slot)->decodes, memory_order_acquire) ? slot : -1;
+    /* Acquire: with it comes the address of the mailbox. */
+    return atomic_load_explicit(&shunt_arena_parcels(shunt_life_arena(), slot)->decodes, memory_order_acquire) ? slot : -1;
+}
+
+static bool sends_messages(unsigned id)
+{
+    switch (shunt_call_family(id)) {
+    case SHUNT_CALL_Send:
+    case SHUNT_CALL_Ssend:
+    case SHUNT_CALL_Rsend:
+    case SHUNT_CALL_Bsend:
+    case SHUNT_CALL_Sendrecv:
+    case SHUNT_CALL_Sendrecv_replace: return true;
+    default: return false;
+    }
+}
+
+void shunt_parcel_notice(const struct shunt_call *call)
+{
+    MPI_Count size = 0;
+
+    /* Few calls come to the question of the datatype. */
+    if (call->count <= 0 || SHUNT_DESCRIPTOR_BYTES % call->count != 0 || shunt_conf->message_size == SIZE_MAX ||
+        !sends_messages(call->id) || shunt_host.Type_size_x(call->datatype, &size) != MPI_SUCCESS ||
+        size * call->count != SHUNT_DESCRIPTOR_BYTES)
+        return;
+    int slot = find_slot(call, shunt_comm_get(call->comm));
+    if (slot >= 0)
+        atomic_store_explicit(&likeness[slot], true, memory_order_relaxed);
 }
 
 /* What the application has begun on the legacy stream may still write the buffer. */
@@ -82,7 +120,7 @@ bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send
     struct shunt_parcel_note note = {
         .comm = comm->key.word[0],
         .bytes = bytes,
-        .tag = call->id == SHUNT_CALL_Sendrecv ? -1 : call->tag, /* -1 is nobody's: it is not known here */
+        .tag = call->id == SHUNT_CALL_Sendrecv ? call->sendtag : call->tag,
         .dest = (uint32_t)dest,
     };
     shunt_coll_tidy(arena);

@@ -17,13 +17,16 @@ struct shunt_parcel_sent {
     struct shunt_descriptor descriptor;
 };
 
+/*
+ * A call that sends is about to be made. A receiver that probes takes the first parcel in the sender's list for what it finds,
+ * so who has been sent a message just as long as a descriptor gets no parcels from then on.
+ */
+void shunt_parcel_notice(const struct shunt_call *call);
+
 /* If it can be, expose the buffer, and put the descriptor into the call in its place. `send` has been found and held. */
 bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send, struct shunt_parcel_sent *sent);
 
 /* The host has answered `rc`; returns when the buffer is the program's again. */
 void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc);
-
-/* Has some receive that is under way this descriptor? */
-bool shunt_parcels_hold(uint32_t index, uint64_t number);
 
 #endif

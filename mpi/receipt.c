@@ -10,8 +10,10 @@
 #include "base/log.h"
 #include "coll/run.h"
 #include "mpi/comm.h"
+#include "mpi/delivery.h"
 #include "mpi/flatten.h"
 #include "mpi/life.h"
+#include "mpi/message.h"
 #include "mpi/parcel.h"
 #include "pt2pt/spill.h"
 
@@ -21,7 +23,7 @@ bool shunt_receives_unseen;
 
 /* ---- whether ---- */
 
-static enum { UNASKED, WANTED, REFUSED, STOPPED } wanted;
+static enum { UNASKED, WANTED, STOPPED } wanted;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Several threads in calls that look at the same messages are more than can be told apart here. */
@@ -43,15 +45,7 @@ bool shunt_receipt_wanted(void)
             wanted = is_possible() ? WANTED : STOPPED;
         pthread_mutex_unlock(&lock);
     }
-    return wanted == WANTED || wanted == REFUSED;
-}
-
-void shunt_receipt_refuse(void)
-{
-    if (!shunt_receipt_wanted() || wanted == REFUSED)
-        return;
-    wanted = REFUSED;
-    shunt_receive_stop(shunt_life_arena());
+    return wanted == WANTED;
 }
 
 void shunt_receipts_stop(void)
@@ -120,6 +114,10 @@ static bool gather(const struct shunt_receipt *receipt, char *to)
     MPI_Count size = size_of(receipt->datatype), most = (INT_MAX / 2) / size;
     bool good = most > 0;
 
+    if (receipt->pattern) {
+        shunt_pattern_gather(receipt->pattern, receipt->buffer, 0, receipt->diverted_bytes, to);
+        return true;
+    }
     for (MPI_Count i = 0, n; good && i < receipt->count; i += n) {
         int position = 0;
         n = receipt->count - i < most ? receipt->count - i : most;
@@ -134,6 +132,11 @@ static bool scatter(const struct shunt_receipt *receipt, const char *from, MPI_C
 {
     MPI_Count size = size_of(receipt->datatype), most = size > 0 ? (INT_MAX / 2) / size : 0, i = 0;
     bool good = most > 0;
+
+    if (receipt->pattern) {
+        shunt_pattern_scatter(receipt->pattern, receipt->buffer, 0, (uint64_t)bytes, from);
+        return true;
+    }
 
     for (MPI_Count n; good && i < bytes / size; i += n) {
         int position = 0;
@@ -158,6 +161,7 @@ static enum shunt_status divert(struct shunt_call *call, struct shunt_receipt *r
     if (size == 0 || receipt->count <= 0 || find_dense(receipt->buffer, receipt->datatype, receipt->count))
         return SHUNT_OK;
     receipt->diverted_bytes = (size_t)(size * receipt->count);
+    receipt->pattern = shunt_pattern_of(receipt->datatype);
     if (packed == MPI_DATATYPE_NULL && size <= INT_MAX &&
         shunt_host.Type_contiguous((int)size, MPI_BYTE, &receipt->packed) == MPI_SUCCESS)
         shunt_host.Type_commit(&receipt->packed);
@@ -193,6 +197,8 @@ enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shun
 
 void shunt_receipt_release(struct shunt_receipt *receipt)
 {
+    shunt_pattern_release(receipt->pattern);
+    receipt->pattern = NULL;
     if (receipt->diverted)
         shunt_bounce_put(receipt->diverted, receipt->diverted_bytes);
     if (receipt->diverted && receipt->packed != MPI_DATATYPE_NULL)
@@ -234,6 +240,11 @@ static void aim(struct shunt_receipt *receipt, MPI_Count size)
     uint64_t room = (uint64_t)(size * receipt->count);
 
     fetch->room = room < fetch->descriptor.bytes ? room : fetch->descriptor.bytes;
+#ifndef OPEN_MPI
+    /* Of a message that is longer than the buffer nothing is written. */
+    if (room < fetch->descriptor.bytes)
+        fetch->room = 0;
+#endif
     fetch->to = find_device(receipt);
     fetch->to_device = receipt->direct = fetch->to != NULL;
     if (!fetch->to)
@@ -286,8 +297,9 @@ static void follow_source(const struct shunt_receipt *receipt, const MPI_Status 
 
 static bool is_held(void *context, uint32_t index, uint64_t number)
 {
-    (void)context;
-    return shunt_parcels_hold(index, number);
+    int slot = *(const int *)context;
+
+    return shunt_deliveries_hold(slot, index, number) || shunt_probe_claimed(slot, index, number);
 }
 
 /* Nobody will ask for a message again whose descriptor was longer than the buffer. */
@@ -303,8 +315,9 @@ static void drop_parcel(const struct shunt_receipt *receipt, const MPI_Status *s
     struct shunt_parcel_note like = {
         .comm = comm->key.word[0], .tag = status->MPI_TAG, .dest = (uint32_t)shunt_arena_self(arena)
     };
-    struct shunt_parcels *theirs = shunt_arena_parcels(arena, shunt_board_slot(comm->board, status->MPI_SOURCE));
-    shunt_parcel_drop(theirs, &like, is_held, NULL);
+    int slot = shunt_board_slot(comm->board, status->MPI_SOURCE);
+    shunt_deliveries_look();
+    shunt_parcel_drop(shunt_arena_parcels(arena, slot), &like, is_held, &slot);
 }
 
 static int raise_error(const struct shunt_receipt *receipt, int class)
@@ -313,6 +326,15 @@ static int raise_error(const struct shunt_receipt *receipt, int class)
 
     shunt_host.Comm_call_errhandler(comm, class);
     return class;
+}
+
+/* What has come to memory of ours goes to the buffer. */
+static bool put_in_place(const struct shunt_receipt *receipt, MPI_Count bytes)
+{
+    MPI_Count most = (MPI_Count)receipt->diverted_bytes;
+
+    return !receipt->diverted || receipt->direct || bytes <= 0 ||
+           scatter(receipt, receipt->diverted, bytes < most ? bytes : most);
 }
 
 int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int rc)
@@ -324,14 +346,14 @@ int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int 
         shunt_host.Error_class(rc, &class);
         if (class == MPI_ERR_TRUNCATE)
             drop_parcel(receipt, status);
+        put_in_place(receipt, shunt_message_received(status, rc));
         return rc;
     }
     if (receipt->parcel)
         shunt_host.Status_set_elements_x(status, MPI_BYTE, (MPI_Count)receipt->fetch.descriptor.bytes);
     if (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS) {
         follow_source(receipt, status, bytes);
-        bytes = bytes < (MPI_Count)receipt->diverted_bytes ? bytes : (MPI_Count)receipt->diverted_bytes;
-        if (receipt->diverted && !receipt->direct && !scatter(receipt, receipt->diverted, bytes))
+        if (!put_in_place(receipt, bytes))
             return raise_error(receipt, MPI_ERR_OTHER);
     }
     if (receipt->status != SHUNT_OK)

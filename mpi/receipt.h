@@ -25,6 +25,7 @@ struct shunt_receipt {
     enum shunt_status status;
     void *diverted; /* owned: what the host receives to where the buffer has gaps; NULL: the buffer itself */
     size_t diverted_bytes;
+    struct shunt_pattern *pattern; /* owned, with `diverted`: of the buffer's elements; NULL: the host knows them */
     MPI_Datatype packed; /* owned, with `diverted`; mostly MPI_DATATYPE_NULL */
     struct shunt_fetch fetch;
 };
@@ -32,9 +33,6 @@ struct shunt_receipt {
 /* Does this process take descriptors? Begins to, if it can, when the first receive with CUDA in use asks. */
 bool shunt_receipt_wanted(void);
 extern bool shunt_receives_unseen; /* see call.h */
-
-/* A persistent receive is made: from now on no descriptors are wanted. Those on their way are understood all the same. */
-void shunt_receipt_refuse(void);
 
 /* At Finalize, and in the child after fork. */
 void shunt_receipts_stop(void);

@@ -81,6 +81,9 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define BEFORE_move(call, rc, kept)  shunt_hook_move_before(call, rc, kept)
 #define AFTER_move(call, rc, kept)                                                                 \
     ((kept) ? (void)((rc) = shunt_hook_move_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
+#define BEFORE_probe(call, rc, kept) shunt_hook_probe_before(call, rc, kept)
+#define AFTER_probe(call, rc, kept)                                                                \
+    ((kept) ? shunt_hook_probe_after(call, rc) : (void)0, LOOK_AFTER_ORPHANS)
 #define BEFORE_receive(call, rc, kept) BEFORE_move(call, rc, kept)
 #define AFTER_receive(call, rc, kept)  AFTER_move(call, rc, kept)
 #define BEFORE_issue(call, rc, kept) shunt_hook_issue_before(call, rc, kept)
@@ -154,6 +157,7 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define FENCE_begin(id)  FENCE_coll(id)
 #define FENCE_end(id)    FENCE_coll(id)
 #define FENCE_move(id)   FLIGHTS(shunt_flights_look())
+#define FENCE_probe(id)  FENCE_depth(id)
 #define FENCE_receive(id) FENCE_move(id)
 #define FENCE_ireceive(id) FENCE_move(id)
 #define FENCE_issue(id)  FENCE_move(id)
@@ -184,6 +188,7 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_init   false
 #define SKIP_final  false
 #define SKIP_move   (!shunt_gpu_in_use())
+#define SKIP_probe   (!shunt_gpu_in_use())
 #define SKIP_receive (!shunt_gpu_in_use())
 /* What began before CUDA is in use nobody will look at when it ends. */
 #define SKIP_ireceive (!shunt_gpu_in_use() && (__atomic_store_n(&shunt_receives_unseen, true, __ATOMIC_RELAXED), true))

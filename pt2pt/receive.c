@@ -20,11 +20,6 @@ bool shunt_receive_start(struct shunt_arena *arena)
     return true;
 }
 
-void shunt_receive_stop(struct shunt_arena *arena)
-{
-    atomic_store_explicit(&shunt_arena_parcels(arena, shunt_arena_self(arena))->decodes, 0, memory_order_relaxed);
-}
-
 static double seconds(void)
 {
     struct timespec t;

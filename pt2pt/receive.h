@@ -15,12 +15,8 @@ struct shunt_fetch {
     double looked;
 };
 
-/*
- * Say in the arena that this process takes descriptors from now on; false if it cannot. It may still be told not to: what
- * is on its way then it must take all the same.
- */
+/* Say in the arena that this process takes descriptors from now on; false if it cannot. */
 bool shunt_receive_start(struct shunt_arena *arena);
-void shunt_receive_stop(struct shunt_arena *arena);
 
 /*
  * Fetch as much as there is room for. AGAIN: it is the sender's turn, or the application's stream has not passed; ask

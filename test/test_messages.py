@@ -28,8 +28,23 @@ def test_storm(family, words):
     assert pulled > 20 and moved > 5
 
 
+def test_probes(family):
+    pulled, moved = storm(family, 2, 300, "probe")
+    assert pulled > 20 and moved > 5
+
+
+def test_probes_and_messages_like_descriptors(family):
+    storm(family, 2, 300, "probe", "odd")
+
+
+def test_every_call(family):
+    result = mpirun(family, 2, "check_messages", "D:D", "H:D", "DH:HD", settings=PARCELS)
+    result.checked()
+    assert sum(parcels(result)) > 20
+
+
 def test_four_ranks(family):
-    pulled, moved = storm(family, 4, 100)
+    pulled, moved = storm(family, 4, 100, "probe")
     assert pulled > 0 and moved > 0
 
 
@@ -40,4 +55,4 @@ def test_off(family):
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_long_storm(family, ranks):
-    storm(family, ranks, 4000, "fresh", limit=900)
+    storm(family, ranks, 4000, "fresh", "probe", limit=900)
