@@ -21,6 +21,7 @@ coll_sources += \
 	%reldir%/plan.h \
 	%reldir%/prepare.c \
 	%reldir%/prepare.h \
+	%reldir%/ring.c \
 	%reldir%/run.c \
 	%reldir%/run.h \
 	%reldir%/select.c \

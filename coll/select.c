@@ -252,8 +252,11 @@ static bool direct_shape(const struct shunt_demand *demand, const struct shunt_l
     return verdict->blocks != 0;
 }
 
-/* Enough blocks to fill the links, but no more than have work; chunks as large as the rings hold. */
-static void ring_shape(uint64_t slice, const struct shunt_layout *layout, uint32_t max_blocks,
+/*
+ * Enough blocks to fill the links, but no more than have work; chunks as large as the rings hold. `hops`: of a chunk, which
+ * the others overtake if there are enough of them.
+ */
+static void ring_shape(uint64_t slice, uint32_t hops, const struct shunt_layout *layout, uint32_t max_blocks,
                        struct shunt_verdict *verdict)
 {
     uint64_t blocks = slice / (8 << 10), wanted = 128 << 10;
@@ -261,6 +264,8 @@ static void ring_shape(uint64_t slice, const struct shunt_layout *layout, uint32
     verdict->blocks = least(blocks < 1 ? 1 : blocks, max_blocks / SHUNT_PLAN_TEAMS);
     uint64_t room = layout->ring_bytes / ((uint64_t)verdict->blocks * SHUNT_RING_DEPTH) / 16 * 16;
     uint64_t part = (slice / verdict->blocks + 15) / 16 * 16;
+    if (hops > 1 && part / (4 * hops) < wanted)
+        wanted = part / (4 * hops) < 8 << 10 ? 8 << 10 : part / (4 * hops);
     wanted = wanted < part ? wanted : part;
     wanted = wanted < 16 ? 16 : wanted;
     verdict->chunk = least(wanted, room > 256 ? room - 256 : 16) / 16 * 16;
@@ -312,7 +317,8 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     if (twoshot && direct_shape(&d, layout, verdict))
         return;
     verdict->flags = twoshot ? d.can & SHUNT_PLAN_ZERO_COPY : 0;
-    ring_shape(twoshot ? d.bytes / (uint64_t)d.n : d.bytes, layout, d.max_blocks, verdict);
+    bool passed_on = shunt_algos[verdict->algo].number == SHUNT_NAME_ring;
+    ring_shape(twoshot ? d.bytes / (uint64_t)d.n : d.bytes, passed_on ? (uint32_t)d.n : 1, layout, d.max_blocks, verdict);
 }
 
 bool shunt_select_copies(unsigned coll, uint64_t bytes)
@@ -425,6 +431,12 @@ static void find_shape(const struct shunt_select *select, const struct shunt_pos
     shunt_select_shape(demand, select->layout, verdict);
 }
 
+/* Sums of 16-bit floats are rounded once, at their end, and not at each hop. */
+static bool rounds_too_often(int wanted, unsigned type)
+{
+    return wanted == SHUNT_ALGO_REDUCE_ring && (type == SHUNT_TYPE_F16 || type == SHUNT_TYPE_BF16);
+}
+
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
 {
     const struct shunt_select *select = context;
@@ -448,6 +460,8 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         return false;
     }
     demand.wanted = shunt_select_wanted(demand.coll, demand.bytes);
+    if (rounds_too_often(demand.wanted, posts[0]->type))
+        demand.wanted = SHUNT_ALGO_AUTO;
     if (demand.wanted == SHUNT_ALGO_STAGED) {
         verdict->reason = SHUNT_REASON_SETTING;
         return false;

@@ -54,6 +54,18 @@ def test_copy_engines(family, ranks):
         assert re.search(rf"  {call} +copy ", result.err), str(result)
 
 
+@pytest.mark.parametrize("ranks", [2, 3, 5])
+def test_from_rank_to_rank(ranks):
+    """Bcast and Reduce along a line of ranks, whatever the root and the size, with rings that hold little."""
+    for more in ({}, {"SHUNT_SCRATCH_SIZE": "16m" if ranks > 3 else "7m"}):
+        result = mpirun("openmpi", ranks, "check_collectives", "D:D", "A:V",
+                        settings={"SHUNT_BCAST": "ring", "SHUNT_REDUCE": "ring", **more})
+        result.checked()
+        for call in "bcast", "reduce":
+            assert re.search(rf"  {call} +ring ", result.err), str(result)
+            assert not re.search(rf"  {call} +oneshot ", result.err), str(result)
+
+
 @pytest.mark.sanitize
 def test_large_counts(family):
     """Where the host has the functions for them."""

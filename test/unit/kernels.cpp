@@ -62,10 +62,11 @@ static void fill_head(world *w, unsigned me, uint64_t ticket, shunt_khead *head)
 static void write_plan(world *w, unsigned me, const operation &o, shunt_plan *plan)
 {
     static const uint32_t flags[] = {SHUNT_PLAN_LL, SHUNT_PLAN_LL | SHUNT_PLAN_LINES, 0,
-                                     SHUNT_PLAN_LL | SHUNT_PLAN_LINES | SHUNT_PLAN_ZERO_COPY, 0, SHUNT_PLAN_ZERO_COPY};
+                                     SHUNT_PLAN_LL | SHUNT_PLAN_LINES | SHUNT_PLAN_ZERO_COPY, 0, SHUNT_PLAN_ZERO_COPY, 0};
+    const char *name = o.how == RING ? "ring" : o.how >= DIRECT ? "twoshot" : "oneshot";
     const shunt_shape shape = {w->n, flags[o.how], o.blocks, o.chunk, o.depth, o.root, o.bytes};
     for (const shunt_algo &algo : shunt_algos) {
-        if (algo.coll != o.coll || (o.how >= DIRECT) != (strcmp(algo.name, "twoshot") == 0))
+        if (algo.coll != o.coll || strcmp(algo.name, name) != 0)
             continue;
         algo.write(&shape, me, plan);
         return;
@@ -396,6 +397,8 @@ static void every_collective(void **)
                                          adds ? pairs[pick][1] : (unsigned)SHUNT_OP_MOVE);
             o.coll = coll;
             o.root = (unsigned)random_below(n);
+            if (strcmp(shunt_algos[i % SHUNT_NALGOS].name, "ring") == 0 && o.type != SHUNT_TYPE_BF16)
+                o.how = RING;
             if (i % 16 == 0)
                 o.count = MOST_BYTES / shunt_type_size(o.type) / 8;
             operations.push_back(o);

@@ -24,6 +24,7 @@ struct team {
     uint64_t iteration;
     uint32_t step;
     int ended;
+    int waited; /* for anything */
 };
 
 /* A whole machine. counters[owner][sender][block][signal]; scratch[owner][slot][area][block][place] of chunk bytes. */
@@ -39,6 +40,7 @@ struct machine {
     uint32_t *memory[MAX_RANKS], *wanted[MAX_RANKS];
     uint64_t words;
     uint32_t ended[MAX_RANKS]; /* teams */
+    uint32_t frozen; /* a rank that has not begun; n: none */
     int wrong;
 };
 
@@ -152,6 +154,12 @@ static void do_step(struct machine *m, const struct shunt_plan *plan, const stru
     }
 }
 
+static int waits(const struct shunt_step *step, uint64_t chunk)
+{
+    return (step->wait[0].ranks != 0 && chunk >= step->wait[0].depth) ||
+           (step->wait[1].ranks != 0 && chunk >= step->wait[1].depth);
+}
+
 /* Let one team do one step. 0: it waits. */
 static int advance(struct machine *m, uint32_t rank, uint32_t b, uint32_t t)
 {
@@ -160,9 +168,12 @@ static int advance(struct machine *m, uint32_t rank, uint32_t b, uint32_t t)
     const struct shunt_step *step = &plan->steps[team->step];
     uint64_t chunk = team->iteration - step->lag;
 
+    if (rank == m->frozen)
+        return 0;
     if (step->team == t && team->iteration >= step->lag && chunk < shunt_plan_chunks(plan)) {
         if (!ready(m, plan, step, b, chunk))
             return 0;
+        team->waited |= waits(step, chunk);
         do_step(m, plan, step, b, chunk);
     }
     if (++team->step == plan->n_steps) {
@@ -199,8 +210,20 @@ static void run(struct machine *m)
             at = (at + 1) % total;
             looked++;
         }
+        if (looked == total && m->frozen < m->n)
+            return;
         assert_true(looked < total);
     }
+}
+
+/* One rank has not begun, and nobody can move: a team of the others that hangs has not had its first wait, or is not there. */
+static int nobody_hangs(const struct machine *m)
+{
+    for (uint32_t at = 0; at < m->n * m->blocks * SHUNT_PLAN_TEAMS; at++) {
+        if (!m->teams[at].ended && m->teams[at].waited)
+            return 0;
+    }
+    return 1;
 }
 
 /* What a case asks for. */
@@ -283,12 +306,15 @@ static int break_plans(struct machine *m, uint32_t step, uint32_t wait)
     return broken;
 }
 
-/* Run it. Answers whether all is as it should be. `without`: a wait that is taken away; *broken: from so many plans. */
-static int one_case(const struct ask *ask, int without, int *broken)
+/*
+ * Run it. Answers whether all is as it should be. `without`: a wait that is taken away; *broken: from so many plans.
+ * `frozen`: a rank that never begins (n: none); then what should be is that no other waits for it for ever.
+ */
+static int one_case_of(const struct ask *ask, uint32_t frozen, int without, int *broken)
 {
     const struct shunt_shape *shape = &ask->shape;
     struct machine m = { .n = shape->n, .blocks = shape->blocks, .seed = shape->n * 1000003u + shape->bytes + ask->salt,
-                         .words = 2 * shape->n * block_elements(ask) + 1 };
+                         .words = 2 * shape->n * block_elements(ask) + 1, .frozen = frozen };
 
     fill(&m, ask);
     for (uint32_t r = 0; r < m.n; r++)
@@ -300,8 +326,9 @@ static int one_case(const struct ask *ask, int without, int *broken)
     m.counters = calloc((size_t)m.n * m.n * m.blocks * SHUNT_PLAN_SIGNALS, sizeof *m.counters);
     m.scratch = calloc((size_t)m.n * m.n * SHUNT_PLAN_AREAS * m.blocks * shape->depth, shape->chunk);
     run(&m);
+    m.wrong += frozen < m.n && !nobody_hangs(&m);
     for (uint32_t r = 0; r < m.n; r++) {
-        m.wrong += memcmp(m.memory[r], m.wanted[r], 4 * m.words) != 0;
+        m.wrong += frozen == m.n && memcmp(m.memory[r], m.wanted[r], 4 * m.words) != 0;
         free(m.memory[r]);
         free(m.wanted[r]);
     }
@@ -309,6 +336,11 @@ static int one_case(const struct ask *ask, int without, int *broken)
     free(m.counters);
     free(m.teams);
     return m.wrong == 0;
+}
+
+static int one_case(const struct ask *ask, int without, int *broken)
+{
+    return one_case_of(ask, ask->shape.n, without, broken);
 }
 
 static void check_case(const struct shunt_algo *algo, uint32_t n, uint64_t elements, uint32_t blocks, uint32_t chunk,
@@ -342,6 +374,38 @@ static void every_algorithm(void **state)
     }
 }
 
+/*
+ * Does a kernel wait for ever only when all have begun? Those must in which everybody hears from all, and lines of ranks. (In
+ * one hop from or to a root a rank hears from the root alone, and hangs if that hangs. Copy engines run nothing that waits.)
+ */
+static int hears_from_all(const struct shunt_algo *algo)
+{
+    return strcmp(algo->name, "copy") != 0 && (is_mutual(algo->coll) || strcmp(algo->name, "ring") == 0);
+}
+
+static int nobody_waits_for(const struct ask *ask, int without, int *broken)
+{
+    for (uint32_t frozen = 0; frozen < ask->shape.n; frozen++) {
+        if (!one_case_of(ask, frozen, without, broken))
+            return 0;
+    }
+    return 1;
+}
+
+static void who_has_not_begun(void **state)
+{
+    (void)state;
+    for (int a = 0; a < SHUNT_NALGOS; a++) {
+        for (uint32_t n = 2; n < 9 && hears_from_all(&shunt_algos[a]); n++) {
+            for (uint32_t root = 0; root < n; root++) {
+                struct ask ask = { &shunt_algos[a], { n, 0, 2, 16, 2, root, 4 * 300 }, 1, 0 };
+                if (!nobody_waits_for(&ask, -1, NULL))
+                    fail_msg("%s %s of %u ranks, root %u", shunt_coll_name(ask.algo->coll), ask.algo->name, n, root);
+            }
+        }
+    }
+}
+
 /* Does the runner notice, in one of several orders, that all plans lack a wait? *broken: so many had it. */
 static int notices(const struct shunt_algo *algo, int wait, int *broken)
 {
@@ -349,7 +413,8 @@ static int notices(const struct shunt_algo *algo, int wait, int *broken)
     int good = 1;
 
     for (ask.salt = 0; good && ask.salt < 50; ask.salt++)
-        good = one_case(&ask, wait, broken);
+        good = one_case(&ask, wait, broken) &&
+               (!hears_from_all(algo) || ask.salt > 0 || nobody_waits_for(&ask, wait, broken));
     return !good;
 }
 
@@ -372,6 +437,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm),
         cmocka_unit_test(missing_waits_show),
+        cmocka_unit_test(who_has_not_begun),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
