@@ -129,8 +129,9 @@ static int end_receive(struct shunt_request *request, int error, const MPI_Statu
         return error;
     if (!receipt->parcel)
         shunt_tally_staged(&(struct shunt_call){ .id = SHUNT_CALL_Irecv }, &delivery->images, SHUNT_REASON_NO_ALGORITHM);
-    if (!receipt->direct &&
-        shunt_images_return(&delivery->images, shunt_message_received(&own, error)) != SHUNT_OK && error == MPI_SUCCESS)
+    int64_t received = receipt->blind && !receipt->parcel && error == MPI_SUCCESS ? SHUNT_RECEIVED_ALL :
+                                                                                  shunt_message_received(&own, error);
+    if (!receipt->direct && shunt_images_return(&delivery->images, received) != SHUNT_OK && error == MPI_SUCCESS)
         error = shunt_operation_fail(request->comm);
     return error;
 }
@@ -163,9 +164,15 @@ static const struct shunt_request_kind receive_kind = {
     .release = release_delivery,
 };
 
+static bool is_two_way(const struct shunt_call *call)
+{
+    return call->id == SHUNT_CALL_Isendrecv || call->id == SHUNT_CALL_Isendrecv_replace;
+}
+
 static bool is_receive(const struct shunt_call *call)
 {
-    return (call->id == SHUNT_CALL_Irecv && call->source != MPI_PROC_NULL) || call->id == SHUNT_CALL_Imrecv ||
+    return (is_two_way(call) && call->source != MPI_PROC_NULL) ||
+           (call->id == SHUNT_CALL_Irecv && call->source != MPI_PROC_NULL) || call->id == SHUNT_CALL_Imrecv ||
            (call->id == SHUNT_CALL_Recv_init && call->source != MPI_PROC_NULL);
 }
 
@@ -183,12 +190,23 @@ static bool keep_datatype(struct delivery *delivery)
     return delivery->duplicate = true;
 }
 
+/* What is sent, and what is there before something comes: how much that is the status will not tell. */
+static enum shunt_status fill_both(const struct shunt_images *images)
+{
+    enum shunt_status status =
+        images->recv.staged ? shunt_image_fill(&images->recv_image, &images->recv.written) : SHUNT_OK;
+
+    return status == SHUNT_OK ? shunt_images_fill(images) : status;
+}
+
 static enum shunt_status make_receive(struct shunt_call *call, struct delivery *delivery)
 {
     enum shunt_status status = SHUNT_PASS;
 
-    if (!shunt_gpu_surely_host(call->recvbuf, call->recvbuf))
+    if (!shunt_gpu_surely_host(call->recvbuf, is_two_way(call) && call->sendbuf ? call->sendbuf : call->recvbuf))
         status = shunt_images_make(call, &delivery->images);
+    if (status == SHUNT_OK && is_two_way(call))
+        status = fill_both(&delivery->images);
     if (status != SHUNT_OK && status != SHUNT_PASS)
         return status;
     delivery->request.kind = &receive_kind;

@@ -168,8 +168,9 @@ static enum shunt_status divert(struct shunt_call *call, struct shunt_receipt *r
     packed = packed == MPI_DATATYPE_NULL ? receipt->packed : packed;
     if (packed == MPI_DATATYPE_NULL || !(receipt->diverted = shunt_bounce_get(receipt->diverted_bytes)))
         return SHUNT_ERR_MEMORY;
-    /* What is received there is sent from there before. */
-    if (call->id == SHUNT_CALL_Sendrecv_replace && !gather(receipt, receipt->diverted))
+    /* What is received there is sent from there before, or all of it goes back. */
+    if ((receipt->blind || shunt_call_family(call->id) == SHUNT_CALL_Sendrecv_replace) &&
+        !gather(receipt, receipt->diverted))
         return SHUNT_ERR_INVALID;
     call->recvbuf = receipt->diverted;
     *(is_two_sided(call) ? &call->recvtype : &call->datatype) = packed;
@@ -188,6 +189,7 @@ enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shun
         .datatype = two ? call->recvtype : call->datatype,
         .images = images && images->recv.staged ? images : NULL,
         .packed = MPI_DATATYPE_NULL,
+        .blind = call->id == SHUNT_CALL_Isendrecv || call->id == SHUNT_CALL_Isendrecv_replace,
     };
     enum shunt_status status = divert(call, receipt);
     if (status != SHUNT_OK)
@@ -256,8 +258,10 @@ void shunt_receipt_look(struct shunt_receipt *receipt, const MPI_Status *status)
     MPI_Count bytes = 0, size;
     const char *at;
 
-    if (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes != SHUNT_DESCRIPTOR_BYTES ||
-        (size = size_of(receipt->datatype)) == 0 || size * receipt->count < bytes)
+    if (!receipt->blind && (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
+                            bytes != SHUNT_DESCRIPTOR_BYTES))
+        return;
+    if ((size = size_of(receipt->datatype)) == 0 || size * receipt->count < SHUNT_DESCRIPTOR_BYTES)
         return;
     at = find_written(receipt);
     if (at && shunt_descriptor_read(shunt_life_arena(), at, &receipt->fetch.descriptor)) {
@@ -352,8 +356,9 @@ int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int 
     if (receipt->parcel)
         shunt_host.Status_set_elements_x(status, MPI_BYTE, (MPI_Count)receipt->fetch.descriptor.bytes);
     if (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS) {
-        follow_source(receipt, status, bytes);
-        if (!put_in_place(receipt, bytes))
+        if (!receipt->blind)
+            follow_source(receipt, status, bytes);
+        if (!put_in_place(receipt, receipt->blind && !receipt->parcel ? (MPI_Count)receipt->diverted_bytes : bytes))
             return raise_error(receipt, MPI_ERR_OTHER);
     }
     if (receipt->status != SHUNT_OK)

@@ -19,6 +19,7 @@ struct shunt_receipt {
     MPI_Count count;
     MPI_Datatype datatype;
     const struct shunt_images *images; /* of the call; NULL: all is host memory */
+    bool blind;    /* the status does not tell how much has come: all of the buffer has been filled before */
     bool parcel;   /* a descriptor has come */
     bool fetched;  /* and the message after it */
     bool direct;   /* to the device buffer itself, so that nothing is to be copied back */
