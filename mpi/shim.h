@@ -166,17 +166,12 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define FENCE_regain(id) FENCE_coll(id)
 #define FENCE_pack(id)   ((void)0)
 #define FENCE_attach(id) ((void)0)
-#define FENCE_take(id)   ((void)0)
 #define FENCE_stage(id)  ((void)0)
 #define FENCE_icoll(id)  ((void)0)
 #define FENCE_done(id)   ((void)0)
 #define FENCE_init(id)   ((void)0)
 #define FENCE_final(id)  ((void)0)
 #define FENCE_kinds(id)  ((void)0)
-#define FENCE_lend(id)   ((void)0)
-#define FENCE_regain(id) FENCE_coll(id)
-#define FENCE_receive(id)  FENCE_move(id)
-#define FENCE_ireceive(id) FENCE_move(id)
 
 /* Nothing is for the hooks of the class to do, so not even a struct shunt_call is needed. */
 #define SKIP_depth  false
