@@ -67,4 +67,8 @@ right linger
 for broken in NO_HOST_FENCE NO_KERNEL_FENCE NO_SECOND_LOOK NO_NUMBER; do
     wrong linger $broken
 done
+right doze
+for broken in LOOK_FIRST QUIET STALE; do
+    wrong doze $broken
+done
 exit $failed
