@@ -181,6 +181,54 @@ static void check_data_calls(void)
     expect(got[0] == (rank + size - 1) % size && got[1] == 7 && got[2] == 9, "Sendrecv");
 }
 
+/* 1.5 of each rank, on rank 0. */
+static void check_sum(const char *what)
+{
+    uint16_t data[COUNT];
+    int good = 1;
+
+    get(data, &recv);
+    for (int i = 0; i < COUNT; i++)
+        good &= data[i] == short_nearest(&ieee, 1.5f * (float)size);
+    expect(rank != 0 || good, what);
+}
+
+static void prepare_sum(void)
+{
+    uint16_t data[COUNT];
+
+    for (int i = 0; i < COUNT; i++)
+        data[i] = 0;
+    put(&recv, data);
+    for (int i = 0; i < COUNT; i++)
+        data[i] = short_nearest(&ieee, 1.5f);
+    put(&send, data);
+}
+
+/* Reductions of other names and forms. */
+static void check_other_forms(void)
+{
+    MPI_Request request;
+
+    prepare_sum();
+    MPI_Reduce(send.base, recv.base, COUNT, float16, MPI_SUM, 0, MPI_COMM_WORLD);
+    check_sum("Reduce");
+    for (int round = 0; round < 3; round++) {
+        prepare_sum();
+        MPI_Ireduce(send.base, recv.base, COUNT, float16, MPI_SUM, 0, MPI_COMM_WORLD, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        check_sum("Ireduce");
+    }
+#if MPI_VERSION >= 4
+    prepare_sum();
+    MPI_Reduce_init(send.base, recv.base, COUNT, float16, MPI_SUM, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    MPI_Start(&request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check_sum("Reduce_init");
+    MPI_Request_free(&request);
+#endif
+}
+
 static void check_all(void)
 {
     char kind = kinds[(size_t)rank % strlen(kinds)];
@@ -193,6 +241,7 @@ static void check_all(void)
     check_values();
     check_refusals();
     check_data_calls();
+    check_other_forms();
     gpu_free(&send);
     gpu_free(&recv);
 }
