@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds osu_allreduce of the OSU benchmarks, unchanged, once for each MPI of a build of ours, for the tests that run it.
+# Builds the OSU benchmarks, unchanged, once for each MPI of a build of ours, for the tests that run them: all for Open MPI,
+# osu_allreduce for MPICH.
 #
 #     clients.sh ARCHIVES BUILD TARGET
 #
@@ -26,7 +27,7 @@ for family in openmpi mpich; do
     mpicc=$(member $family mpicc)
     [ -n "$mpicc" ] || continue
     folder=$target/osu-$family
-    [ -f "$folder/built" ] && continue
+    [ -f "$folder/built-all" ] && continue
     rm -rf "$folder"
     mkdir -p "$folder"
     tar -C "$folder" --strip-components=1 -xf "$archives/osu-micro-benchmarks-7.4.tar.xz"
@@ -34,6 +35,10 @@ for family in openmpi mpich; do
     autoreconf -fi
     ./configure CC="$mpicc" CXX="${mpicc/mpicc/mpicxx}" --enable-cuda=basic --with-cuda-include="$cuda/include" \
         --with-cuda-libpath="$sim"
-    make -C c/mpi/collective/blocking osu_allreduce
-    touch built
+    if [ $family = openmpi ]; then
+        make -j"$(nproc)"
+    else
+        make -C c/mpi/collective/blocking osu_allreduce
+    fi
+    touch built-all
 done
