@@ -86,7 +86,7 @@ void shunt_parcel_notice(const struct shunt_call *call)
     MPI_Count size = 0;
 
     /* Few calls come to the question of the datatype. */
-    if (call->count <= 0 || SHUNT_DESCRIPTOR_BYTES % call->count != 0 || shunt_conf->message_size == SIZE_MAX ||
+    if (shunt_conf->message_size == SIZE_MAX || call->count <= 0 || SHUNT_DESCRIPTOR_BYTES % call->count != 0 ||
         !sends_messages(call->id) || shunt_host.Type_size_x(call->datatype, &size) != MPI_SUCCESS ||
         size * call->count != SHUNT_DESCRIPTOR_BYTES)
         return;
