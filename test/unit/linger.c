@@ -282,8 +282,7 @@ static void kernel_that_ends_meanwhile(void **state)
 
 static uint32_t window(void)
 {
-    const struct shunt_plan plan = {.n = 2};
-    struct shunt_launch launch = {.plan = &plan};
+    struct shunt_launch launch = {.launches = 0};
     struct shunt_linger_args args;
 
     shunt_linger_args(&launch, &args);
