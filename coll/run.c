@@ -27,7 +27,7 @@ static enum shunt_status wait_for_end(struct shunt_waiter *w, const struct shunt
             shunt_round_poll(&work->round) == SHUNT_ROUND_STAGE) {
             outcome->reason = shunt_round_verdict(&work->round)->reason;
             if (outcome->reason == SHUNT_REASON_MISMATCH)
-                shunt_mismatch_say(w->arena, &work->round);
+                shunt_mismatch_say(&work->round);
             return SHUNT_PASS;
         }
         shunt_wait_a_little(w);
@@ -62,11 +62,7 @@ static enum shunt_status arrive_and_wait(struct shunt_waiter *w, const struct sh
     struct shunt_work work;
 
     shunt_prepare_work(task, prepared, &work);
-    outcome->reason = shunt_prepare_post(w->arena, w->board, prepared->device, task, &post);
-    if (outcome->reason != SHUNT_REASON_NONE) {
-        shunt_board_pass(w->board);
-        return SHUNT_PASS;
-    }
+    shunt_prepare_post(w->arena, w->board, prepared->device, task, &post);
     if (shunt_select_copies(task->coll, task->count * shunt_type_size(task->type)) &&
         become_ready(w, prepared->device, prepared->legacy))
         post.flags |= SHUNT_POST_READY;
@@ -103,7 +99,7 @@ static enum shunt_status stage_together(struct shunt_waiter *w, const struct shu
         shunt_wait_a_little(w);
     outcome->reason = shunt_round_verdict(&round)->reason;
     if (outcome->reason == SHUNT_REASON_MISMATCH)
-        shunt_mismatch_say(w->arena, &round);
+        shunt_mismatch_say(&round);
     shunt_round_leave(&round);
     return SHUNT_PASS;
 }

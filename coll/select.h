@@ -56,7 +56,6 @@ struct shunt_demand {
     int wanted; /* shunt_select_wanted */
     uint32_t can;
     uint32_t max_blocks;
-    bool spans; /* blocks differ, bytes are those of the largest */
 };
 void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                         struct shunt_verdict *verdict);

@@ -178,7 +178,7 @@ enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcom
     } else {
         outcome->reason = shunt_round_verdict(&work->round)->reason;
         if (outcome->reason == SHUNT_REASON_MISMATCH)
-            shunt_mismatch_say(start->arena, &work->round);
+            shunt_mismatch_say(&work->round);
         shunt_drive_unlist(work);
         shunt_round_leave(&work->round);
     }

@@ -188,8 +188,6 @@ static unsigned ll_threads(const struct shunt_ll_op *op, bool direct)
 
     if (op->lines)
         return direct ? SHUNT_LINE_DIRECT : SHUNT_LINE_THREADS;
-    if (units == 0) /* a rank that neither sends nor receives */
-        return 32;
     return units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 }
 
@@ -197,13 +195,12 @@ static void fill_ll(struct shunt_device *device, struct shunt_launch *launch, st
 {
     const struct shunt_plan *plan = launch->plan;
 
-    memset(args, 0, offsetof(struct shunt_ll_args, spans));
-    args->ll_bytes = device->layout.ll_bytes;
-    args->lines = device->layout.lines;
-    args->line_bytes = device->layout.line_bytes;
-    args->line_room = (uint32_t)(device->layout.line_bytes / SHUNT_LINE_WIRE);
-    if (plan->spans != NULL)
-        args->spans = *plan->spans;
+    *args = (struct shunt_ll_args){
+        .ll_bytes = device->layout.ll_bytes,
+        .lines = device->layout.lines,
+        .line_bytes = device->layout.line_bytes,
+        .line_room = (uint32_t)(device->layout.line_bytes / SHUNT_LINE_WIRE),
+    };
     fill_head(&args->head, device, launch);
     shunt_exchange_of(plan, &args->exchange);
     shunt_exchange_op(plan, launch->in, launch->out, launch->ticket, &args->exchange, &args->op);
@@ -298,7 +295,7 @@ static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *
         const struct shunt_post *post = launch->posts[q];
         args->scratch[q] = shunt_peer_scratch(slot);
         args->channel[q] = (uint8_t)shunt_peer_channel(slot);
-        args->align[q] = (uint8_t)(plan->spans != NULL ? launch->rows[q]->align[plan->me] : post->send.align % 16);
+        args->align[q] = (uint8_t)(post->send.align % 16);
         if (q == plan->me)
             args->out[q] = launch->out;
         else if (plan->flags & SHUNT_PLAN_ZERO_COPY)
@@ -325,9 +322,6 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
     fill_head(&args.head, device, launch);
     fill_ranks(&args, launch);
     fill_steps(&args, plan);
-    args.has_spans = plan->spans != NULL;
-    if (plan->spans != NULL)
-        args.spans = *plan->spans;
     launch->grid = plan->blocks * SHUNT_PLAN_TEAMS;
     return kernel_run(device->gpu, kernel, launch->grid, SHUNT_THREADS, &args);
 }
@@ -336,13 +330,9 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
 static enum shunt_type type_of_move(const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
-    uint64_t all = (uintptr_t)launch->in | (uintptr_t)launch->out |
-                   (plan->spans != NULL ? 0 : plan->bytes | (plan->slices > 1 ? plan->slice_bytes : 0));
+    uint64_t all = (uintptr_t)launch->in | (uintptr_t)launch->out | plan->bytes |
+                   (plan->slices > 1 ? plan->slice_bytes : 0);
 
-    for (uint32_t q = 0; q < plan->n && plan->spans != NULL; q++) {
-        const struct shunt_span *in = &plan->spans->in[q], *out = &plan->spans->out[q];
-        all |= (in->bytes != 0 ? in->at | in->bytes : 0) | (out->bytes != 0 ? out->at | out->bytes : 0);
-    }
     return all % 8 == 0 ? SHUNT_TYPE_U64 : all % 4 == 0 ? SHUNT_TYPE_U32 : all % 2 == 0 ? SHUNT_TYPE_U16 : SHUNT_TYPE_U8;
 }
 

@@ -11,8 +11,6 @@
  * that repeats it does not send again.
  *
  * In place is safe: what a thread writes it has read before, as the same unit of what it sends.
- *
- * Slices may differ in size and lie anywhere (a.spans): then a unit is sent and awaited as far as its slice goes.
  */
 #ifndef SHUNT_CUDA_LL_CUH
 #define SHUNT_CUDA_LL_CUH
@@ -55,32 +53,22 @@ struct ll_place {
     uint32_t words; /* that carry them */
 };
 
-static __device__ __forceinline__ ll_place ll_place_of(uint64_t message, uint64_t units, uint64_t i)
+static __device__ __forceinline__ ll_place ll_place_of(const shunt_ll_op &op, uint64_t units, uint64_t i)
 {
-    uint64_t left = message - SHUNT_LL_UNIT * i;
+    uint64_t left = op.bytes - SHUNT_LL_UNIT * i;
     uint32_t bytes = left < SHUNT_LL_UNIT ? (uint32_t)left : SHUNT_LL_UNIT;
 
     return { units, i, bytes, (bytes + 11) / 12 };
 }
 
-/* The same unit of a slice that is as long as the span says, if slices differ: past its end it has no words. */
-static __device__ __forceinline__ ll_place ll_place_in(const shunt_ll_args &a, const shunt_span &span, const ll_place &at)
+static __device__ __forceinline__ const char *ll_in(const shunt_ll_op &op, uint32_t slice)
 {
-    const uint64_t units = (span.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
-
-    if (!a.exchange.spans)
-        return at;
-    return at.i < units ? ll_place_of(span.bytes, units, at.i) : ll_place{ units, at.i, 0, 0 };
+    return (const char *)op.in + slice * op.bytes;
 }
 
-static __device__ __forceinline__ const char *ll_in(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
+static __device__ __forceinline__ char *ll_out(const shunt_ll_op &op, uint32_t slice)
 {
-    return (const char *)op.in + (a.exchange.spans ? a.spans.in[slice].at : slice * op.bytes);
-}
-
-static __device__ __forceinline__ char *ll_out(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
-{
-    return (char *)op.out + (a.exchange.spans ? a.spans.out[slice].at : slice * op.bytes);
+    return (char *)op.out + slice * op.bytes;
 }
 
 /* Whole vectors where the address allows it, else element by element. Bytes past the end are zero. */
@@ -137,40 +125,29 @@ static __device__ __forceinline__ void ll_write(gpu_vec *to, const ll_place &at,
     }
 }
 
-/* A unit of the slice that I use myself, or zeros if there is none. */
-template <class T>
-static __device__ __forceinline__ ll_unit ll_mine(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
-{
-    const uint32_t own = a.exchange.send[a.head.me];
-
-    if (own == SHUNT_NO_SLICE)
-        return {};
-    return ll_load<T>(ll_in(a, op, own), ll_place_in(a, a.spans.in[a.head.me], at));
-}
-
-/* Send a unit of what each peer gets. Answers mine. */
+/* Send a unit of what each peer gets. Answers that of the slice that I use myself, or zeros if there is none. */
 template <class T>
 static __device__ __forceinline__ ll_unit ll_send(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
 {
     const uint32_t own = a.exchange.send[a.head.me];
-    const ll_unit mine = ll_mine<T>(a, op, at);
+    ll_unit mine = {};
 
+    if (own != SHUNT_NO_SLICE)
+        mine = ll_load<T>(ll_in(op, own), at);
     for (uint32_t k = 1; k < a.head.n; k++) {
         uint32_t q = ll_peer(a, k), slice = a.exchange.send[q];
         if (slice == SHUNT_NO_SLICE)
             continue;
-        const ll_place there = ll_place_in(a, a.spans.in[q], at);
         gpu_vec *to = (gpu_vec *)ll_slot(a, op, q, a.head.me) + at.i;
-        ll_write(to, there, ll_flag(op), slice == own ? mine : ll_load<T>(ll_in(a, op, slice), there));
+        ll_write(to, at, ll_flag(op), slice == own ? mine : ll_load<T>(ll_in(op, slice), at));
     }
     return mine;
 }
 
 /* Poll rank q's words of this unit until all are there; each only until it is. */
-static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &unit_at,
+static __device__ __forceinline__ poll ll_receive(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
                                                   uint32_t q, patience &wait, ll_unit *unit)
 {
-    const ll_place at = ll_place_in(a, a.spans.out[q], unit_at);
     const gpu_vec *words = (const gpu_vec *)ll_slot(a, op, a.head.me, q) + at.i;
     uint32_t x[SHUNT_LL_UNIT / 4] = {};
     uint32_t missing = (1u << at.words) - 1;
@@ -203,11 +180,9 @@ static __device__ __forceinline__ bool ll_comes(const shunt_ll_args &a, uint32_t
     return a.exchange.recv[q] != SHUNT_NO_SLICE;
 }
 
-static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &unit_at,
+static __device__ __forceinline__ void ll_clear(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at,
                                                 uint32_t q)
 {
-    const ll_place at = ll_place_in(a, a.spans.out[q], unit_at);
-
     for (uint32_t j = 0; j < at.words; j++)
         gpu_ll_clear((gpu_vec *)ll_slot(a, op, a.head.me, q) + at.i + j * at.units);
 }
@@ -250,7 +225,7 @@ template <class T, class Op> struct ll_sum {
     {
         if (a.exchange.out == SHUNT_NO_SLICE)
             return;
-        ll_store<T>(ll_out(a, op, a.exchange.out), ll_place_in(a, a.spans.out[a.head.me], at), sum);
+        ll_store<T>(ll_out(op, a.exchange.out), at, sum);
         for (uint32_t q = 0; q < a.head.n; q++) {
             if (ll_comes(a, q) && q != a.head.me)
                 ll_clear(a, op, at, q);
@@ -292,7 +267,7 @@ template <class T, class Op> struct ll_parts {
             ll_unit unit = q == a.head.me ? mine : last;
             if (q != a.head.me && q != kept)
                 ll_receive(a, op, at, q, wait, &unit);
-            ll_store<T>(ll_out(a, op, a.exchange.recv[q]), ll_place_in(a, a.spans.out[q], at), unit);
+            ll_store<T>(ll_out(op, a.exchange.recv[q]), at, unit);
             if (q != a.head.me)
                 ll_clear(a, op, at, q);
         }
@@ -311,7 +286,8 @@ static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op
 {
     const uint64_t units = (op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    ll_place at = ll_place_of(op.bytes, units, first);
+    const uint32_t own = a.exchange.send[a.head.me];
+    ll_place at = ll_place_of(op, units, first);
     ll_unit mine = {};
     ll_result<T, Op> result = {};
     poll state = POLL_OK;
@@ -319,9 +295,9 @@ static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op
     if (launch == 0 && first < units) {
         mine = ll_send<T>(a, op, at);
         for (uint64_t i = first + step; i < units; i += step)
-            ll_send<T>(a, op, ll_place_of(op.bytes, units, i));
-    } else if (first < units) {
-        mine = ll_mine<T>(a, op, at);
+            ll_send<T>(a, op, ll_place_of(op, units, i));
+    } else if (first < units && own != SHUNT_NO_SLICE) {
+        mine = ll_load<T>(ll_in(op, own), at);
     }
     if (first < units) {
         patience wait(true);
@@ -333,8 +309,9 @@ static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op
     patience wait(false);
     for (uint64_t i = first; i < units; i += step) {
         if (i != first) {
-            at = ll_place_of(op.bytes, units, i);
-            mine = ll_mine<T>(a, op, at);
+            at = ll_place_of(op, units, i);
+            if (own != SHUNT_NO_SLICE)
+                mine = ll_load<T>(ll_in(op, own), at);
             state = result.receive(a, op, at, mine, wait);
             if (state != POLL_OK)
                 break;

@@ -16,8 +16,6 @@
  * that or an older one: a lap of 4 units is enough. (A message that fits into its slot may be cut differently by each
  * rank.)
  *
- * Slices that differ (a.spans) never go round: then nobody could tell from what he receives how much has been read.
- *
  * As in LL, nothing is written before the first units have arrived. Of a message that fits, a block that leaves has sent
  * everything, and decides alone; else all blocks of a launch go on or leave alike (launch_goes).
  *
@@ -69,28 +67,7 @@ static __device__ __forceinline__ line_slice line_slice_of(const shunt_ll_args &
 
 static __device__ __forceinline__ line_slice line_in(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
 {
-    if (a.exchange.spans)
-        return { (char *)op.in + a.spans.in[slice].at, a.spans.in[slice].bytes };
     return line_slice_of(a, op, op.in, slice);
-}
-
-static __device__ __forceinline__ line_slice line_out(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
-{
-    if (a.exchange.spans)
-        return { (char *)op.out + a.spans.out[slice].at, a.spans.out[slice].bytes };
-    return line_slice_of(a, op, op.out, slice);
-}
-
-/* Has a slice a unit i? All have, unless they differ. */
-static __device__ __forceinline__ bool line_has(const shunt_ll_args &a, const shunt_span &span, uint64_t i)
-{
-    return !a.exchange.spans || i < SHUNT_LINE_UNITS(span.bytes);
-}
-
-/* Does unit i of what rank q sends come here? */
-static __device__ __forceinline__ bool line_comes(const shunt_ll_args &a, uint32_t q, uint64_t i)
-{
-    return ll_comes(a, q) && line_has(a, a.spans.out[q], i);
 }
 
 /* 16 bytes from byte `at` on; zero past the end. */
@@ -255,7 +232,7 @@ static __device__ __forceinline__ void line_send(const shunt_ll_args &a, const s
 
     for (uint32_t k = 1; k < a.head.n; k++) {
         uint32_t q = ll_peer(a, k), slice = a.exchange.send[q];
-        if (slice == SHUNT_NO_SLICE || !line_has(a, a.spans.in[q], i))
+        if (slice == SHUNT_NO_SLICE)
             continue;
         if (slice != loaded)
             rows = line_pack(line_load<T>(line_in(a, op, slice), i), l.flag(op, i));
@@ -318,7 +295,7 @@ template <class T, class Op> struct line_sum {
 
         for (uint32_t q = 0; q < a.head.n; q++) {
             line_unit theirs = mine;
-            if (!line_comes(a, q, i))
+            if (!ll_comes(a, q))
                 continue;
             if (q != a.head.me) {
                 poll state = line_receive(a, op, l, i, q, wait, &theirs);
@@ -345,7 +322,7 @@ template <class T, class Op> struct line_sum {
         if (a.exchange.out == SHUNT_NO_SLICE)
             return;
         if (!a.exchange.direct) {
-            line_store<T>(line_out(a, op, a.exchange.out), i, sum);
+            line_store<T>(line_slice_of(a, op, op.out, a.exchange.out), i, sum);
             return;
         }
         const line_unit straight = line_straighten(sum);
@@ -367,7 +344,7 @@ template <class T, class Op> struct line_parts {
 
         kept = SHUNT_NO_SLICE;
         for (uint32_t q = 0; q < a.head.n; q++) {
-            if (q == a.head.me || !line_comes(a, q, i))
+            if (q == a.head.me || !ll_comes(a, q))
                 continue;
             poll state = line_receive(a, op, l, i, q, wait, &last);
             if (state != POLL_OK)
@@ -382,14 +359,14 @@ template <class T, class Op> struct line_parts {
         patience wait(false);
 
         for (uint32_t q = 0; q < a.head.n; q++) {
-            if (!line_comes(a, q, i))
+            if (!ll_comes(a, q))
                 continue;
             line_unit unit = last;
             if (q == a.head.me)
                 unit = line_mine<T>(a, op, i);
             else if (q != kept)
                 line_receive(a, op, l, i, q, wait, &unit);
-            line_store<T>(line_out(a, op, a.exchange.recv[q]), i, unit);
+            line_store<T>(line_slice_of(a, op, op.out, a.exchange.recv[q]), i, unit);
         }
     }
 };

@@ -61,8 +61,7 @@ kernel_sources = \
 	%reldir%/ops.cuh \
 	%reldir%/plan.cuh \
 	%reldir%/start.cuh \
-	base/plan.h \
-	base/spans.h
+	base/plan.h
 
 # An image of its own, since it is made in seconds
 pack_sources = \

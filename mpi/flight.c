@@ -394,7 +394,7 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
     struct shunt_task task;
 
     *reason = SHUNT_REASON_NONE;
-    if (!comm || !shunt_device_serves(call) || !shunt_device_task(call, comm, NULL, &task, reason)) {
+    if (!comm || !shunt_device_serves(call) || !shunt_device_task(call, comm, &task, reason)) {
         if (*reason == SHUNT_REASON_NONE)
             *reason = SHUNT_REASON_NO_ALGORITHM;
         if (comm)

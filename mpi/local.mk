@@ -56,10 +56,6 @@ mpi_sources += \
 	%reldir%/query.c \
 	%reldir%/query.h \
 	%reldir%/request.c \
-	%reldir%/rows.c \
-	%reldir%/rows.h \
-	%reldir%/spans.c \
-	%reldir%/spans.h \
 	%reldir%/request.h \
 	%reldir%/shim.h \
 	%reldir%/tally.c \
