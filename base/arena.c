@@ -20,6 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
 
@@ -165,13 +166,6 @@ static int count_ready(const struct shared_arena *shared, uint32_t count)
     return ready;
 }
 
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Set the seal as soon as all announced are ready, or after the longest wait: a rank may run without shunt. */
 static void set_seal(struct shunt_arena *arena)
 {
@@ -179,14 +173,14 @@ static void set_seal(struct shunt_arena *arena)
     int expected = arena->local_size > 0 ? arena->local_size : arena->world_size;
     if (expected > (int)shared->procs)
         expected = (int)shared->procs;
-    double end = now_seconds() + SEAL_WAIT_MS * 1e-3;
+    double end = shunt_seconds() + SEAL_WAIT_MS * 1e-3;
     long pause = 20000; /* ns */
     for (;;) {
         uint32_t roll = atomic_load_explicit(&shared->roll, memory_order_acquire);
         if (roll & SHARED_SEALED)
             return;
         int ready = count_ready(shared, roll);
-        bool late = now_seconds() >= end;
+        bool late = shunt_seconds() >= end;
         if (ready == expected || late) {
             if (late)
                 shunt_warn_once(SHUNT_REASON_NOT_REGISTERED, "%d of %d ranks of this node run with shunt", ready,

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
 
@@ -127,9 +128,7 @@ static enum shunt_status plan_new(int local_size, struct shared_arena *plan)
     plan->procs = local_size > 0 && local_size < SHUNT_ARENA_PROCS ? (uint32_t)local_size : SHUNT_ARENA_PROCS;
     plan->creator = shunt_process_self();
     if (getrandom(plan->nonce, sizeof plan->nonce, GRND_NONBLOCK) != sizeof plan->nonce) {
-        struct timespec now; /* very early in the life of a machine */
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        plan->nonce[0] = (uint64_t)now.tv_nsec ^ (uint64_t)now.tv_sec << 32;
+        plan->nonce[0] = shunt_nanoseconds(); /* very early in the life of a machine */
         plan->nonce[1] = (uint64_t)plan->creator.pid;
     }
     if (!plan_layout(plan)) {

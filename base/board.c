@@ -23,9 +23,9 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/board_inner.h"
+#include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
 
@@ -39,13 +39,6 @@ enum {
 static uint32_t all_members(const struct shunt_board *board)
 {
     return (1u << board->n) - 1;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 /* ---- open, close ---- */
@@ -324,7 +317,7 @@ enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shu
     if (last)
         decide_entry(board, entry, decide, context);
     else
-        round->since = (double)now_ns() * 1e-9;
+        round->since = (double)shunt_nanoseconds() * 1e-9;
     return SHUNT_OK;
 }
 
@@ -369,7 +362,7 @@ enum shunt_reason shunt_board_time(const struct shunt_round *round, int missing)
     atomic_store_explicit(&board->polls, polls + 1, memory_order_relaxed);
     if (polls % LOOK_POLLS)
         return SHUNT_REASON_NONE;
-    uint64_t now = now_ns();
+    uint64_t now = shunt_nanoseconds();
     int gone = find_gone(round, now);
     if (gone >= 0) {
         /* whether it left in order or died, the call's end depends on that: see shunt_board_bereft */

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 
-enum kind { KIND_BOOL, KIND_SIZE, KIND_TEXT, KIND_WORD };
+enum kind { KIND_BOOL, KIND_SIZE, KIND_COUNT, KIND_TEXT, KIND_WORD };
 
 enum { NAME_BYTES = 64, VALUE_BYTES = 256 };
 
@@ -26,11 +26,13 @@ static const struct row {
 #define CONF_BOOL(field, name, value, help)        ROW(KIND_BOOL, field, name, value, help, "0 1 no yes")
 #define CONF_SIZE(field, name, value, help)                                                        \
     ROW(KIND_SIZE, field, name, value, help, "bytes like 4096, 64k, 8m, 1g, 1t, or inf")
+#define CONF_COUNT(field, name, value, help)       ROW(KIND_COUNT, field, name, value, help, "a whole number, or inf")
 #define CONF_TEXT(field, name, value, help)        ROW(KIND_TEXT, field, name, value, help, "text")
 #define CONF_WORD(field, name, value, help, words) ROW(KIND_WORD, field, name, value, help, words)
 #include "base/conf.def"
 #undef CONF_BOOL
 #undef CONF_SIZE
+#undef CONF_COUNT
 #undef CONF_TEXT
 #undef CONF_WORD
 #undef ROW
@@ -66,8 +68,8 @@ static int find_word(const char *words, const char *value)
     return -1;
 }
 
-/* A decimal number of bytes with one of the suffixes k m g t (powers of 1024), or "inf". */
-static bool parse_size(const char *text, size_t *size)
+/* A decimal number, if `suffixes` with one of k m g t (powers of 1024), or "inf". */
+static bool parse_number(const char *text, bool suffixes, size_t *size)
 {
     if (strcasecmp(text, "inf") == 0) {
         *size = SIZE_MAX;
@@ -81,7 +83,7 @@ static bool parse_size(const char *text, size_t *size)
     if (p == text)
         return false;
     if (*p) {
-        int power = find_word("k m g t", p);
+        int power = suffixes ? find_word("k m g t", p) : -1;
         if (power < 0 || __builtin_mul_overflow(value, (size_t)1 << (10 * (power + 1)), &value))
             return false;
     }
@@ -101,7 +103,8 @@ static bool parse_value(const struct row *row, const char *value, struct shunt_c
             *(bool *)field = position % 2;
         return position >= 0;
     case KIND_SIZE:
-        return parse_size(value, field);
+    case KIND_COUNT:
+        return parse_number(value, row->kind == KIND_SIZE, field);
     case KIND_TEXT:
         *(const char **)field = value;
         return true;
@@ -232,14 +235,14 @@ void shunt_conf_use(const struct shunt_conf *conf)
 
 /* ---- values as text ---- */
 
-static void print_size(size_t size, char *text, size_t bytes)
+static void print_number(size_t size, bool suffixes, char *text, size_t bytes)
 {
     if (size == SIZE_MAX) {
         snprintf(text, bytes, "inf");
         return;
     }
     int power = 0;
-    while (power < 4 && size && size % 1024 == 0) {
+    while (suffixes && power < 4 && size && size % 1024 == 0) {
         size /= 1024;
         power++;
     }
@@ -254,7 +257,8 @@ static void print_value(const struct row *row, const struct shunt_conf *conf, ch
         snprintf(text, bytes, "%d", *(const bool *)field);
         break;
     case KIND_SIZE:
-        print_size(*(const size_t *)field, text, bytes);
+    case KIND_COUNT:
+        print_number(*(const size_t *)field, row->kind == KIND_SIZE, text, bytes);
         break;
     case KIND_TEXT:
         snprintf(text, bytes, "%s", *(const char *const *)field);

@@ -9,11 +9,13 @@
 struct shunt_conf {
 #define CONF_BOOL(field, name, value, help)        bool field;
 #define CONF_SIZE(field, name, value, help)        size_t field; /* SIZE_MAX: inf */
+#define CONF_COUNT(field, name, value, help)       size_t field; /* likewise */
 #define CONF_TEXT(field, name, value, help)        const char *field;
 #define CONF_WORD(field, name, value, help, words) int field; /* position in words */
 #include "base/conf.def"
 #undef CONF_BOOL
 #undef CONF_SIZE
+#undef CONF_COUNT
 #undef CONF_TEXT
 #undef CONF_WORD
 };

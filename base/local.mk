@@ -8,6 +8,7 @@ base_sources += \
 	%reldir%/board.c \
 	%reldir%/board.h \
 	%reldir%/board_inner.h \
+	%reldir%/clock.h \
 	%reldir%/conf.c \
 	%reldir%/conf.def \
 	%reldir%/conf.h \

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "coll/plan.h"
 #include "coll/select.h"
@@ -22,14 +23,6 @@ static struct {
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- waiting ---- */
-
-double shunt_seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void shunt_wait_a_little(struct shunt_waiter *w)
 {

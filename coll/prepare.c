@@ -2,6 +2,7 @@
 /* What an operation needs before this rank arrives; prepare.h. */
 #include "coll/prepare.h"
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "coll/run.h"
 #include "coll/select.h"

@@ -29,7 +29,4 @@ struct shunt_progress {
     void *context;
 };
 
-/* Monotonic, for waits. */
-double shunt_seconds(void);
-
 #endif

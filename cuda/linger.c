@@ -12,8 +12,8 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 
 enum { AUTO, OFF }; /* words of SHUNT_LINGER; the third is "on" */
@@ -51,14 +51,6 @@ static struct {
     uint32_t rest; /* calls that go without; under the lock */
 } pace;
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 void shunt_linger_open(void *pinned)
 {
     linger.order = pinned;
@@ -70,7 +62,7 @@ void shunt_linger_open(void *pinned)
 
 void shunt_linger_call(void)
 {
-    uint64_t gap = now_ns() - atomic_load_explicit(&pace.returned, memory_order_relaxed);
+    uint64_t gap = shunt_nanoseconds() - atomic_load_explicit(&pace.returned, memory_order_relaxed);
     uint32_t i = atomic_fetch_add_explicit(&pace.calls, 1, memory_order_relaxed) % GAPS;
 
     atomic_store_explicit(&pace.gaps[i], gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, memory_order_relaxed);
@@ -78,7 +70,7 @@ void shunt_linger_call(void)
 
 void shunt_linger_return(void)
 {
-    atomic_store_explicit(&pace.returned, now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&pace.returned, shunt_nanoseconds(), memory_order_relaxed);
 }
 
 static uint32_t median_gap(void)

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "base/stats.h"
 #include "coll/start.h"

@@ -6,8 +6,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "mpi/comm.h"
 #include "mpi/life.h"
 #include "mpi/map.h"
@@ -178,10 +178,9 @@ static bool has_orphan(MPI_Comm comm)
 /* Patience is for requests that nobody will ever match: the host MPI alone would not wait for them either. */
 void shunt_requests_drain(MPI_Comm comm)
 {
-    struct timespec start, now;
+    double end = shunt_seconds() + PATIENCE;
 
-    clock_gettime(CLOCK_MONOTONIC, &start);
-    for (now = start; now.tv_sec - start.tv_sec < PATIENCE && has_orphan(comm); clock_gettime(CLOCK_MONOTONIC, &now)) {
+    while (shunt_seconds() < end && has_orphan(comm)) {
         shunt_requests_look();
         sched_yield();
     }

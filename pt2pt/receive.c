@@ -2,8 +2,8 @@
 /* The receiver's side of parcels; receive.h. */
 #include "pt2pt/receive.h"
 
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "pt2pt/spill.h"
 
@@ -18,14 +18,6 @@ bool shunt_receive_start(struct shunt_arena *arena)
     /* Release: with it senders see the mailbox. */
     atomic_store_explicit(&mine->decodes, 1, memory_order_release);
     return true;
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static uint64_t bytes_of(const struct shunt_fetch *fetch)
@@ -72,7 +64,7 @@ static enum shunt_status load(struct shunt_arena *arena, struct shunt_parcels *t
 /* The sender moves it, or is to do so: unless it has died. */
 static enum shunt_status await_sender(struct shunt_arena *arena, struct shunt_fetch *fetch)
 {
-    double now = seconds();
+    double now = shunt_seconds();
 
     if (fetch->looked == 0 || now - fetch->looked < HEALTH_SECONDS) {
         fetch->looked = fetch->looked == 0 ? now : fetch->looked;

@@ -3,8 +3,8 @@
 #include "pt2pt/send.h"
 
 #include <pthread.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "pt2pt/spill.h"
 
@@ -20,14 +20,6 @@ static struct {
     uint32_t next;
     uint64_t order;
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static double seconds(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Has what was moved been fetched, or will nobody fetch it? */
 static bool is_over(struct shunt_arena *arena, const struct shunt_parcels *mine, uint32_t i)
@@ -139,12 +131,12 @@ bool shunt_send_poll(struct shunt_arena *arena, struct shunt_sending *sending)
     case SHUNT_PARCEL_DONE: return finish(mine, sending, false);
     case SHUNT_PARCEL_WANTED: return move(mine, sending, state);
     case SHUNT_PARCEL_EXPOSED:
-        return out_of_patience(arena, sending, seconds()) && move(mine, sending, state);
+        return out_of_patience(arena, sending, shunt_seconds()) && move(mine, sending, state);
     default:
         /* Who pulls may die; then nobody wants the message any more. */
         if (sending->since == 0)
-            sending->since = seconds();
-        else if (seconds() - sending->since > HEALTH_SECONDS) {
+            sending->since = shunt_seconds();
+        else if (shunt_seconds() - sending->since > HEALTH_SECONDS) {
             sending->since = 0;
             if (!shunt_arena_alive(arena, sending->dest))
                 return finish(mine, sending, false);

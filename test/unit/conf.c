@@ -110,6 +110,20 @@ static void test_size(void **state)
     }
 }
 
+static void test_count(void **state)
+{
+    (void)state;
+    load_with("SHUNT_ROOM_MS", "2048");
+    assert_int_equal(conf.room_ms, 2048);
+    load_with("SHUNT_ROOM_MS", "inf");
+    assert_true(conf.room_ms == SIZE_MAX);
+    assert_string_equal(lines_next(), "");
+    load_with("SHUNT_ROOM_MS", "2k");
+    assert_string_equal(lines_next(),
+                        "shunt: SHUNT_ROOM_MS=2k refused (allowed: a whole number, or inf); using the default 1000\n");
+    assert_int_equal(conf.room_ms, 1000);
+}
+
 static void test_word(void **state)
 {
     (void)state;
@@ -235,6 +249,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_defaults, before, after),
         cmocka_unit_test_setup_teardown(test_bool, before, after),
         cmocka_unit_test_setup_teardown(test_size, before, after),
+        cmocka_unit_test_setup_teardown(test_count, before, after),
         cmocka_unit_test_setup_teardown(test_word, before, after),
         cmocka_unit_test_setup_teardown(test_text_is_copied, before, after),
         cmocka_unit_test_setup_teardown(test_unknown_names, before, after),

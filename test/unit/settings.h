@@ -12,6 +12,7 @@ static inline void settings_drop(struct shunt_conf *conf)
 {
 #define CONF_BOOL(field, name, value, help)
 #define CONF_SIZE(field, name, value, help)
+#define CONF_COUNT(field, name, value, help)
 #define CONF_TEXT(field, name, value, help)                                                        \
     if (conf->field && strcmp(conf->field, value) != 0)                                            \
         free((char *)conf->field);                                                                 \
@@ -20,6 +21,7 @@ static inline void settings_drop(struct shunt_conf *conf)
 #include "base/conf.def"
 #undef CONF_BOOL
 #undef CONF_SIZE
+#undef CONF_COUNT
 #undef CONF_TEXT
 #undef CONF_WORD
 }
