@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Blocking file access and split collectives: check_files [large] SEND:RECV ..., see pair.h. Each rank writes its part of
+ * File access, blocking and nonblocking, and split collectives: check_files [large] SEND:RECV ..., see pair.h. Each rank writes its part of
  * a file in one of the ways there are, and reads what it wrote and some more, or what is left of the file.
  */
 #include <mpi.h>
@@ -21,6 +21,7 @@ static const char *const names[] = {"plain", "all", "at", "at_all", "shared", "o
 struct test {
     enum way way;
     int types, count; /* of elements of two floats */
+    bool nonblocking; /* up to SHARED */
     bool external;    /* in a representation of its own */
 };
 
@@ -73,6 +74,40 @@ static int read_part(const struct test *test, MPI_Offset at, char *buffer, int n
     }
 }
 
+/* Nonblocking, and waited for at once. */
+static int begin_write(const struct test *test, MPI_Offset at, char *buffer, int n, MPI_Datatype type, MPI_Request *request)
+{
+    switch (test->way) {
+    case PLAIN: return CALL(File_iwrite, file, buffer, n, type, request);
+    case ALL: return CALL(File_iwrite_all, file, buffer, n, type, request);
+    case AT: return CALL(File_iwrite_at, file, at, buffer, n, type, request);
+    case AT_ALL: return CALL(File_iwrite_at_all, file, at, buffer, n, type, request);
+    default: return CALL(File_iwrite_shared, file, buffer, n, type, request);
+    }
+}
+
+static int begin_read(const struct test *test, MPI_Offset at, char *buffer, int n, MPI_Datatype type, MPI_Request *request)
+{
+    switch (test->way) {
+    case PLAIN: return CALL(File_iread, file, buffer, n, type, request);
+    case ALL: return CALL(File_iread_all, file, buffer, n, type, request);
+    case AT: return CALL(File_iread_at, file, at, buffer, n, type, request);
+    case AT_ALL: return CALL(File_iread_at_all, file, at, buffer, n, type, request);
+    default: return CALL(File_iread_shared, file, buffer, n, type, request);
+    }
+}
+
+static int access_part(const struct test *test, bool reads, MPI_Offset at, char *buffer, int n, MPI_Datatype type,
+                       MPI_Status *status)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+
+    if (!test->nonblocking)
+        return (reads ? read_part : write_part)(test, at, buffer, n, type, status);
+    int rc = (reads ? begin_read : begin_write)(test, at, buffer, n, type, &request);
+    return rc != MPI_SUCCESS ? rc : MPI_Wait(&request, status);
+}
+
 static void go_to(MPI_Offset at)
 {
     MPI_File_seek(file, at, MPI_SEEK_SET);
@@ -88,7 +123,7 @@ static int in_turns(const struct test *test, bool reads, MPI_Offset at, char *bu
 
     for (int i = 0; i < (test->way == SHARED ? pair_ranks : 1); i++) {
         if (test->way != SHARED || i == pair_rank)
-            rc = (reads ? read_part : write_part)(test, at, buffer, n, type, status);
+            rc = access_part(test, reads, at, buffer, n, type, status);
         if (test->way == SHARED)
             MPI_Barrier(MPI_COMM_WORLD);
     }
@@ -97,12 +132,12 @@ static int in_turns(const struct test *test, bool reads, MPI_Offset at, char *bu
 
 /*
  * Asked for more than there is, hosts write what was never set, where elements have gaps; and Open MPI 4.1 never ends a
- * split collective then, or one of no elements. Open MPI 5 never ends a read in another representation then.
+ * nonblocking or split collective then, or one of no elements. Open MPI 5 never ends a read in another representation then.
  */
 static bool short_of_host(const struct test *test)
 {
 #ifdef OPEN_MPI
-    return test->types || (test->external && OMPI_MAJOR_VERSION >= 5) || test->way >= SPLIT_ALL;
+    return test->types || test->nonblocking || (test->external && OMPI_MAJOR_VERSION >= 5) || test->way >= SPLIT_ALL;
 #else
     return test->types;
 #endif
@@ -156,10 +191,29 @@ static void run_external(void)
                                  .apart = true});
 }
 
-int main(int argc, char **argv)
+/* With gaps the short one only. */
+static void run_counts(struct test test)
 {
     static const int counts[] = {0, 7, COUNT};
-    char path[] = "/tmp/check_files.XXXXXX", name[100];
+    char name[100];
+
+    for (int i = 0; i < 5; i++) {
+        test.types = i & 1;
+        test.count = counts[i / 2];
+        if (short_of_host(&test) && test.count == 0)
+            continue;
+        bool ordered = test.way == SHARED || test.way == ORDERED || test.way == SPLIT_ORDERED;
+        bool asks = test.count > 0 || !ordered || pair_rank == pair_ranks - 1;
+        snprintf(name, sizeof name, "%s%s, types %d, %d elements", test.nonblocking ? "nonblocking " : "",
+                 names[test.way], test.types, test.count);
+        pair_run(&(struct pair_test){.name = name, .call = call, .context = &test, .sends = test.count > 0,
+                                     .receives = asks, .apart = true});
+    }
+}
+
+int main(int argc, char **argv)
+{
+    char path[] = "/tmp/check_files.XXXXXX";
     MPI_Datatype bare;
 
     pair_start(&argc, &argv, ROOM);
@@ -168,18 +222,10 @@ int main(int argc, char **argv)
     MPI_Type_create_resized(bare, 0, PAIR_WIDE, &gaps);
     MPI_Type_commit(&gaps);
     MPI_Type_free(&bare);
-    for (struct test test = {.way = 0}; test.way < WAYS; test.way++) {
-        for (int i = 0; i < 5; i++) { /* with gaps the short one only */
-            test.types = i & 1;
-            test.count = counts[i / 2];
-            if (short_of_host(&test) && test.count == 0)
-                continue;
-            bool ordered = test.way == SHARED || test.way == ORDERED || test.way == SPLIT_ORDERED;
-            bool asks = test.count > 0 || !ordered || pair_rank == pair_ranks - 1;
-            snprintf(name, sizeof name, "%s, types %d, %d elements", names[test.way], test.types, test.count);
-            pair_run(&(struct pair_test){.name = name, .call = call, .context = &test, .sends = test.count > 0,
-                                         .receives = asks, .apart = true});
-        }
+    for (int way = 0; way < WAYS; way++) {
+        run_counts((struct test){.way = way});
+        if (way <= SHARED)
+            run_counts((struct test){.way = way, .nonblocking = true});
     }
     run_external();
     MPI_File_close(&file);

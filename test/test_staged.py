@@ -28,7 +28,7 @@ def check(family, ranks, program, *words, **more):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_every_call(family, ranks, program):
     pairs = PAIRS if ranks == 2 and family == "openmpi" else ["D:D", "HM:MD"]
-    assert check(family, ranks, program, *pairs) == CALLS[program]
+    assert check(family, ranks, program, *pairs, limit=120) == CALLS[program]
 
 
 @pytest.mark.slow
