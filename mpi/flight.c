@@ -394,10 +394,8 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
     struct shunt_comm *comm = shunt_comm_get(call->comm);
     struct shunt_task task;
 
-    *reason = SHUNT_REASON_NONE;
+    *reason = SHUNT_REASON_NO_ALGORITHM;
     if (!comm || !shunt_device_serves(call) || !shunt_device_task(call, comm, &task, reason)) {
-        if (*reason == SHUNT_REASON_NONE)
-            *reason = SHUNT_REASON_NO_ALGORITHM;
         if (comm)
             shunt_board_pass(comm->board);
         return false;

@@ -19,7 +19,7 @@
 
 /*
  * Begin a nonblocking collective that may have device memory. Takes its step on the board, whatever becomes of it. True: begun
- * (or failed), *rc is what the call returns. False: *reason says why it has to be staged.
+ * (or failed), *rc is what the call returns. False: *reason says why it has to be staged; NONE: all is surely on host memory.
  */
 bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *reason);
 

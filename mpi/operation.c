@@ -200,6 +200,7 @@ bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept)
         errno = saved;
         if (done)
             return true;
+        device = reason != SHUNT_REASON_NONE;
     } else {
         shunt_hook_coll(call);
     }

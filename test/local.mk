@@ -43,6 +43,7 @@ EXTRA_DIST += \
 	%reldir%/unit/fake_run.h \
 	%reldir%/unit/lines.h \
 	%reldir%/unit/machines.h \
+	%reldir%/unit/no_flights.h \
 	%reldir%/unit/operation.h \
 	%reldir%/unit/ranks.h \
 	%reldir%/unit/rounds.h \
@@ -126,14 +127,17 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_SOURCES = %reldir%/unit/map.c mpi/map.c
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
-allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c \
-	mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c mpi/covered.c mpi/device.c mpi/packed.c coll/colls.c $(flatten_sources)
+staging_sources = mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
+	mpi/covered.c mpi/device.c mpi/packed.c coll/colls.c $(flatten_sources)
+allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
+icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/flight.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
 
 if HAVE_ENGINE_OPENMPI
-check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/flatten_openmpi %reldir%/unit/types_openmpi
+check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/flatten_openmpi \
+	%reldir%/unit/icoll_openmpi %reldir%/unit/types_openmpi
 %canon_reldir%_unit_allreduce_openmpi_SOURCES = $(allreduce_test_sources)
 %canon_reldir%_unit_allreduce_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_allreduce_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
@@ -143,13 +147,17 @@ check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %re
 %canon_reldir%_unit_flatten_openmpi_SOURCES = $(flatten_test_sources)
 %canon_reldir%_unit_flatten_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_flatten_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_icoll_openmpi_SOURCES = $(icoll_test_sources)
+%canon_reldir%_unit_icoll_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
+%canon_reldir%_unit_icoll_openmpi_LDADD = libbase.la $(OPENMPI_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_types_openmpi_SOURCES = $(types_test_sources)
 %canon_reldir%_unit_types_openmpi_CPPFLAGS = $(engine_openmpi_la_CPPFLAGS)
 %canon_reldir%_unit_types_openmpi_LDADD = $(OPENMPI_LIBS) $(CMOCKA_LIBS) -lm
 endif
 
 if HAVE_ENGINE_MPICH
-check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich %reldir%/unit/flatten_mpich %reldir%/unit/types_mpich
+check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich %reldir%/unit/flatten_mpich \
+	%reldir%/unit/icoll_mpich %reldir%/unit/types_mpich
 %canon_reldir%_unit_allreduce_mpich_SOURCES = $(allreduce_test_sources)
 %canon_reldir%_unit_allreduce_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_allreduce_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
@@ -159,6 +167,9 @@ check_PROGRAMS += %reldir%/unit/allreduce_mpich %reldir%/unit/comm_mpich %reldir
 %canon_reldir%_unit_flatten_mpich_SOURCES = $(flatten_test_sources)
 %canon_reldir%_unit_flatten_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_flatten_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
+%canon_reldir%_unit_icoll_mpich_SOURCES = $(icoll_test_sources)
+%canon_reldir%_unit_icoll_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
+%canon_reldir%_unit_icoll_mpich_LDADD = libbase.la $(MPICH_LIBS) $(CMOCKA_LIBS)
 %canon_reldir%_unit_types_mpich_SOURCES = $(types_test_sources)
 %canon_reldir%_unit_types_mpich_CPPFLAGS = $(engine_mpich_la_CPPFLAGS)
 %canon_reldir%_unit_types_mpich_LDADD = $(MPICH_LIBS) $(CMOCKA_LIBS) -lm

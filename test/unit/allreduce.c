@@ -17,6 +17,7 @@
 #include "mpi/types.h"
 #include "test/unit/fake_gpu.h"
 #include "test/unit/fake_run.h"
+#include "test/unit/no_flights.h"
 
 /* ---- helpers ---- */
 

@@ -28,19 +28,6 @@ static unsigned counted_path;
 static enum shunt_reason counted_reason;
 static int counted;
 
-int shunt_flights;
-
-void shunt_flights_look(void)
-{
-    fail_msg("nothing goes on here");
-}
-
-void shunt_flights_fence(MPI_Comm comm)
-{
-    (void)comm;
-    fail_msg("nothing goes on here");
-}
-
 struct shunt_arena *shunt_life_arena(void)
 {
     return (struct shunt_arena *)&steps;
