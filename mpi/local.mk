@@ -10,6 +10,7 @@ mpi_sources += \
 	%reldir%/collective.c \
 	%reldir%/comm.c \
 	%reldir%/comm.h \
+	%reldir%/completion.c \
 	%reldir%/covered.c \
 	%reldir%/covered.h \
 	%reldir%/delivery.c \

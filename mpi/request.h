@@ -57,6 +57,20 @@ int shunt_request_track(struct shunt_request *request);
  */
 int shunt_request_settle(struct shunt_request *request);
 
+/*
+ * For the hooks (completion.c). Is there a record under this handle? Those under n handles, NULL where there is none; each has a
+ * reference then, which is dropped by shunt_request_drop.
+ */
+bool shunt_request_known(MPI_Request handle);
+void shunt_request_hold(const MPI_Request *handles, int n, struct shunt_request **records);
+void shunt_request_drop(struct shunt_request *request);
+
+/* It has ended with this status: `done`, if that has not been called since the start. Answers its error. */
+int shunt_request_end(struct shunt_request *request, int error, const MPI_Status *status);
+
+/* The program frees a request that is under way: the handle is ours from now on. */
+void shunt_request_adopt(struct shunt_request *request);
+
 /* Forget a record if it is the one under its handle: what it is for has been done in another way. */
 void shunt_request_forget(struct shunt_request *request);
 

@@ -133,7 +133,7 @@ allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_so
 icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/flight.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
-comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
+comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/completion.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
 
 if HAVE_ENGINE_OPENMPI
 check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/flatten_openmpi \
