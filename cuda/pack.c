@@ -5,7 +5,7 @@
  * A small message is packed right into pinned memory, or unpacked from it. A larger one goes through a buffer in device
  * memory, from which the copy engine moves it in pieces, while the CPU empties the piece before: the kernel is launched
  * once for each filling of that buffer. Where no kernel can do it (an element lies in memory of another context or of the
- * host, too, or there are no kernels), each block is a copy.
+ * host, too, there are no kernels, or no room for them on the GPU), each block is a copy.
  */
 #include "cuda/pack.h"
 
@@ -78,14 +78,21 @@ static uint64_t batch_bytes(const struct mover *m, uint64_t at)
 /* A single piece has no event: it is done when the stream is. */
 static enum shunt_status end_piece(const struct mover *m, unsigned i)
 {
-    return m->done[i % 2] ? SHUNT_CUDA(cuEventRecord(m->done[i % 2], m->gpu->copies)) : SHUNT_OK;
+    return m->done[i % 2] ? SHUNT_CUDA(cuEventRecord(m->done[i % 2], m->packer->stream)) : SHUNT_OK;
 }
 
 static enum shunt_status wait_for_piece(const struct mover *m, unsigned i)
 {
-    if (m->done[i % 2])
-        return SHUNT_CUDA(cuEventSynchronize(m->done[i % 2]));
-    return SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies));
+    return shunt_packer_wait(m->packer, m->done[i % 2]);
+}
+
+/* Between the device buffer and a piece, in order. The driver itself waits where memory is not pinned: not for a kernel. */
+static enum shunt_status copy_piece(const struct mover *m, unsigned i, CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
+{
+    bool waits = !m->pinned[i % 2] && m->piece[i % 2] != m->host;
+    enum shunt_status status = waits ? shunt_packer_wait(m->packer, NULL) : SHUNT_OK;
+
+    return status == SHUNT_OK ? SHUNT_CUDA(cuMemcpyAsync(to, from, bytes, m->packer->stream)) : status;
 }
 
 /* Piece number i, which begins at `at`, from the device to pinned memory. */
@@ -101,7 +108,7 @@ static enum shunt_status move_out(struct mover *m, unsigned i, uint64_t at)
         if (within == 0)
             status = launch(m, at, batch_bytes(m, at), m->packer->buffer);
         if (status == SHUNT_OK)
-            status = SHUNT_CUDA(cuMemcpyAsync(piece, m->packer->buffer + within, piece_bytes(m, at), m->gpu->copies));
+            status = copy_piece(m, i, piece, m->packer->buffer + within, piece_bytes(m, at));
     }
     return status == SHUNT_OK ? end_piece(m, i) : status;
 }
@@ -116,7 +123,7 @@ static enum shunt_status move_in(struct mover *m, unsigned i, uint64_t at)
         status = launch(m, at, n, piece);
     } else {
         uint64_t within = at % m->batch;
-        status = SHUNT_CUDA(cuMemcpyAsync(m->packer->buffer + within, piece, n, m->gpu->copies));
+        status = copy_piece(m, i, m->packer->buffer + within, piece, n);
         if (status == SHUNT_OK && within + n == batch_bytes(m, at - within))
             status = launch(m, at - within, within + n, m->packer->buffer);
     }
@@ -205,15 +212,27 @@ static enum shunt_status open_mover(struct mover *m)
     return m->batch > 0 || reachable ? SHUNT_OK : SHUNT_PASS;
 }
 
+/* Before the pieces go, all that is under way to them has come; but for what a kernel without room holds up. */
+static enum shunt_status settle(const struct mover *m)
+{
+    enum shunt_status status = m->packer->stuck ? SHUNT_PASS : shunt_packer_wait(m->packer, NULL);
+
+    for (int i = 0; i < 2 && m->packer->stuck; i++) {
+        if (shunt_pool_has(m->piece[i]))
+            shunt_pool_hold(m->piece[i]);
+    }
+    return status;
+}
+
 /* With the packer's lock: there is one buffer. */
 static enum shunt_status run_kernels(struct mover *m)
 {
     enum shunt_status status = open_mover(m);
 
-    if (status == SHUNT_OK)
+    if (status == SHUNT_OK) {
+        shunt_gpu_after_legacy(m->gpu, m->packer->stream);
         status = m->out ? run_out(m) : run_in(m);
-    if (status != SHUNT_PASS) {
-        enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies)); /* before the pieces go */
+        enum shunt_status end = settle(m);
         status = status == SHUNT_OK ? end : status;
     }
     close_mover(m);
@@ -234,6 +253,8 @@ static enum shunt_status copy_block(void *context, int64_t offset, uint64_t pack
 
 static enum shunt_status run_copies(struct mover *m)
 {
+    m->launches = 0;
+    shunt_gpu_after_legacy(m->gpu, m->gpu->copies);
     enum shunt_status status = shunt_pattern_walk(m->pattern, 0, m->bytes, copy_block, m);
     enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies));
 
@@ -286,7 +307,6 @@ static enum shunt_status move(struct mover *m, int64_t count)
     enum shunt_status status = shunt_gpu_enter(m->gpu, &scope);
     if (status != SHUNT_OK)
         return status;
-    shunt_gpu_after_legacy(m->gpu, m->gpu->copies);
     status = run(m, foreign, count);
     shunt_gpu_leave(&scope);
     return status;

@@ -135,8 +135,21 @@ template <bool packing> static __device__ __attribute__((noinline)) void move_wi
     move_all<uint64_t, packing, 1>(a);
 }
 
+/*
+ * First the word that this launch has begun, then the look whether it has been called back: as room.c says. A launch that has
+ * been called back must touch nothing, since what it was to move may be gone.
+ */
+static __device__ __forceinline__ bool called_back(const shunt_pack_args &a)
+{
+    if (threadIdx.x == 0)
+        gpu_store(&a.told[SHUNT_PACK_BEGUN], a.launch);
+    return gpu_load_user(&a.told[SHUNT_PACK_RECALLED]) >= a.launch;
+}
+
 template <bool packing> static __device__ __forceinline__ void run(const shunt_pack_args &a)
 {
+    if (called_back(a))
+        return;
     if (a.wide)
         move_wide<packing>(a);
     else

@@ -4,10 +4,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "cuda/pack.h"
 #include "cuda/pack_args.h"
+#include "cuda/stage.h"
 
 _Static_assert(SHUNT_PACK_LOOPS == SHUNT_LOOPS, "kernels and patterns have the same number of loops");
 
@@ -16,6 +19,9 @@ extern const unsigned char shunt_pack_fatbin[];
 extern const unsigned long shunt_pack_fatbin_size;
 
 enum { MAX_PIECES = 64 };
+
+/* A store of a kernel needs microseconds to arrive. */
+#define ARRIVAL_NS 200000000l
 
 static struct shunt_packer packers[SHUNT_GPUS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -48,6 +54,28 @@ static enum shunt_status load_kernel(struct shunt_packer *packer, const char *na
     return status;
 }
 
+static enum shunt_status make_words(struct shunt_packer *packer)
+{
+    static const uint64_t none[SHUNT_PACK_WORDS];
+    enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&packer->told, sizeof none));
+
+    packer->launch = 0;
+    packer->stuck = false;
+    if (status == SHUNT_OK)
+        status = SHUNT_CUDA(cuMemcpyAsync(packer->told, (CUdeviceptr)none, sizeof none, packer->gpu->copies));
+    if (status == SHUNT_OK)
+        status = SHUNT_CUDA(cuStreamSynchronize(packer->gpu->copies));
+    return status;
+}
+
+static enum shunt_status make_stream(struct shunt_packer *packer)
+{
+    int low = 0, high = 0;
+
+    SHUNT_CUDA(cuCtxGetStreamPriorityRange(&low, &high));
+    return SHUNT_CUDA(cuStreamCreateWithPriority(&packer->stream, CU_STREAM_NON_BLOCKING, high));
+}
+
 static enum shunt_status load(struct shunt_packer *packer)
 {
     CUdevice device;
@@ -61,11 +89,25 @@ static enum shunt_status load(struct shunt_packer *packer)
     if (status == SHUNT_OK)
         status = load_kernel(packer, "shunt_unpack", &packer->unpack);
     if (status == SHUNT_OK)
+        status = make_stream(packer);
+    if (status == SHUNT_OK)
+        status = make_words(packer);
+    if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuDeviceGet(&device, packer->gpu->ordinal));
     if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuDeviceGetAttribute(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device));
     packer->processors = (unsigned)processors;
     return status;
+}
+
+/* Is a kernel that was called back still there? What was kept for the copies behind it may go with it. */
+static bool is_stuck(struct shunt_packer *packer)
+{
+    if (packer->stuck && shunt_driver.cuStreamQuery(packer->stream) != CUDA_ERROR_NOT_READY) {
+        packer->stuck = false;
+        shunt_pool_release();
+    }
+    return packer->stuck;
 }
 
 struct shunt_packer *shunt_packer_lock(struct shunt_gpu *gpu)
@@ -78,10 +120,11 @@ struct shunt_packer *shunt_packer_lock(struct shunt_gpu *gpu)
         packer->gpu = gpu;
         packer->context = gpu->id;
         packer->module = NULL;
-        packer->buffer = 0;
+        packer->stream = NULL;
+        packer->told = packer->buffer = 0;
         packer->failed = load(packer) != SHUNT_OK;
     }
-    if (!packer->failed)
+    if (!packer->failed && !is_stuck(packer))
         return packer;
     pthread_mutex_unlock(&packer->lock);
     return NULL;
@@ -107,10 +150,16 @@ void shunt_packer_close(struct shunt_gpu *gpu)
     pthread_once(&once, make_locks);
     pthread_mutex_lock(&packer->lock);
     if (packer->context == gpu->id) {
-        if (packer->buffer)
-            shunt_driver.cuMemFree_v2(packer->buffer);
-        if (packer->module)
-            shunt_driver.cuModuleUnload(packer->module);
+        if (!is_stuck(packer)) { /* to free would wait for the kernel, and that for the application */
+            if (packer->buffer)
+                shunt_driver.cuMemFree_v2(packer->buffer);
+            if (packer->told)
+                shunt_driver.cuMemFree_v2(packer->told);
+            if (packer->module)
+                shunt_driver.cuModuleUnload(packer->module);
+        }
+        if (packer->stream)
+            shunt_driver.cuStreamDestroy_v2(packer->stream);
         packer->context = 0;
     }
     pthread_mutex_unlock(&packer->lock);
@@ -376,7 +425,10 @@ static void fill_list(const struct shunt_packer *packer, const struct shunt_patt
 enum shunt_status shunt_packer_launch(struct shunt_packer *packer, const struct shunt_pattern *pattern, char *base,
                                       uint64_t first, uint64_t bytes, CUdeviceptr packed, bool packing)
 {
-    struct shunt_pack_args args = { .granule = pattern->granule, .extent = pattern->extent };
+    struct shunt_pack_args args = { .launch = ++packer->launch,
+                                    .told = (uint64_t *)(uintptr_t)packer->told,
+                                    .granule = pattern->granule,
+                                    .extent = pattern->extent };
     uint64_t element = first / pattern->bytes, within = first % pattern->bytes;
     uint64_t at = (uint64_t)(uintptr_t)base + element * (uint64_t)pattern->extent;
     uint64_t bits = pattern->granule | at | within | bytes | packed;
@@ -395,5 +447,61 @@ enum shunt_status shunt_packer_launch(struct shunt_packer *packer, const struct 
     uint64_t blocks = (args.words + SHUNT_PACK_THREADS - 1) / SHUNT_PACK_THREADS, most = 8 * packer->processors;
     void *list[] = { &args };
     return SHUNT_CUDA(cuLaunchKernel(packing ? packer->pack : packer->unpack, (unsigned)(blocks < most ? blocks : most), 1,
-                                     1, SHUNT_PACK_THREADS, 1, 1, 0, packer->gpu->copies, list, NULL));
+                                     1, SHUNT_PACK_THREADS, 1, 1, 0, packer->stream, list, NULL));
+}
+
+/* ---- waiting ---- */
+
+/* Between a word of ours and the host, past what the stream of kernels waits for. */
+static bool copy_word(struct shunt_packer *packer, CUdeviceptr to, CUdeviceptr from)
+{
+    CUstream stream = packer->gpu->copies;
+
+    return SHUNT_CUDA(cuMemcpyAsync(to, from, sizeof(uint64_t), stream)) == SHUNT_OK &&
+           SHUNT_CUDA(cuStreamSynchronize(stream)) == SHUNT_OK;
+}
+
+/* Has some block of the last launch begun? Yes, too, if it cannot be told. */
+static bool has_begun(struct shunt_packer *packer)
+{
+    uint64_t begun;
+
+    return !copy_word(packer, (CUdeviceptr)&begun, packer->told + SHUNT_PACK_BEGUN * sizeof begun) ||
+           begun == packer->launch;
+}
+
+/* False: it has begun, and will end. A block that begins between the two looks may find the call, so all is done again. */
+static bool call_back(struct shunt_packer *packer)
+{
+    if (has_begun(packer) ||
+        !copy_word(packer, packer->told + SHUNT_PACK_RECALLED * sizeof(uint64_t), (CUdeviceptr)&packer->launch))
+        return false;
+    nanosleep(&(struct timespec){ .tv_nsec = ARRIVAL_NS }, NULL);
+    if (has_begun(packer))
+        SHUNT_CUDA(cuStreamSynchronize(packer->stream));
+    else
+        packer->stuck = true;
+    return true;
+}
+
+/* Time counts from when the kernel is next in order: what the application has put on the legacy stream may take long. */
+enum shunt_status shunt_packer_wait(struct shunt_packer *packer, CUevent event)
+{
+    double since = shunt_seconds(), now;
+    CUresult result;
+
+    while ((result = event ? shunt_driver.cuEventQuery(event) : shunt_driver.cuStreamQuery(packer->stream)) ==
+           CUDA_ERROR_NOT_READY) {
+        now = shunt_seconds();
+        if (shunt_conf->room_ms == 0 || (now - since) * 1000 <= (double)shunt_conf->room_ms)
+            continue;
+        if (!shunt_gpu_legacy_passed(packer->gpu)) {
+            since = now;
+            continue;
+        }
+        if (call_back(packer))
+            return SHUNT_PASS;
+        return event ? SHUNT_CUDA(cuEventSynchronize(event)) : SHUNT_CUDA(cuStreamSynchronize(packer->stream));
+    }
+    return shunt_cuda_check(result, SHUNT_LOG_WARN, "packing");
 }

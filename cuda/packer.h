@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels of pack.cu on each GPU: loading, what they need in device memory, launching; for pack.c.
+ * The kernels of pack.cu on each GPU: loading, what they need in device memory, launching, waiting for them; for pack.c.
+ *
+ * A kernel may find no room on its GPU for as long as one of the application runs. It is called back then, as those of
+ * room.c are, and waits for room all the same: until it is gone there is no packer for this GPU.
  *
  * All but reaches and close want the GPU's context entered.
  */
@@ -19,6 +22,10 @@ struct shunt_packer {
     CUmodule module;
     CUfunction pack, unpack;
     unsigned processors;
+    CUstream stream;      /* kernels, and the copies that follow them */
+    CUdeviceptr told;     /* SHUNT_PACK_WORDS */
+    uint64_t launch;      /* number of the last */
+    bool stuck;           /* it has been called back, and is still there */
     CUdeviceptr buffer; /* packed data on its way; 0: none yet */
     size_t buffer_bytes;
 };
@@ -40,9 +47,15 @@ enum shunt_status shunt_packer_prepare(struct shunt_packer *packer, const struct
 /* A buffer for a message of so many bytes: how many bytes of it to use, a multiple of `chunk`; 0: there is none. */
 size_t shunt_packer_buffer(struct shunt_packer *packer, size_t chunk, uint64_t bytes);
 
-/* Move packed bytes first ... first + bytes - 1 of the elements at `base` from or to `packed`, on the GPU's stream. */
+/* Move packed bytes first ... first + bytes - 1 of the elements at `base` from or to `packed`, on the packer's stream. */
 enum shunt_status shunt_packer_launch(struct shunt_packer *packer, const struct shunt_pattern *pattern, char *base,
                                       uint64_t first, uint64_t bytes, CUdeviceptr packed, bool packing);
+
+/*
+ * Wait for an event on the packer's stream, or, NULL, for all that is on it. SHUNT_PASS: the last launch has been called
+ * back; what it was to move is to be moved otherwise, and copies behind it may still come (shunt_pool_hold).
+ */
+enum shunt_status shunt_packer_wait(struct shunt_packer *packer, CUevent event);
 
 /* Give everything of that GPU back, in its context; or forget it, as the context is gone. */
 void shunt_packer_close(struct shunt_gpu *gpu);

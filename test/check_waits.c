@@ -10,8 +10,10 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "test/case.h"
 #include "test/gpu.h"
 #include "test/sum.h"
 
@@ -337,6 +339,105 @@ static void hogs(void)
 }
 
 /* The last rank is killed while the others' kernels find no room; each of them gets an error, not a hang. */
+/* Blocks of ints with gaps, from rank to rank. */
+struct strided {
+    int blocks;
+    MPI_Datatype type;
+    size_t bytes;
+    struct gpu_block send, recv;
+    int *host;
+};
+
+enum { BLOCK = 100, STRIDE = 150 };
+
+static void strided_make(struct strided *s, int blocks)
+{
+    s->blocks = blocks;
+    s->bytes = (size_t)blocks * STRIDE * sizeof(int);
+    MPI_Type_vector(blocks, BLOCK, STRIDE, MPI_INT, &s->type);
+    MPI_Type_commit(&s->type);
+    gpu_alloc(&s->send, 'D', s->bytes);
+    gpu_alloc(&s->recv, 'D', s->bytes);
+    s->host = malloc(s->bytes);
+}
+
+static void strided_free(struct strided *s)
+{
+    free(s->host);
+    gpu_free(&s->send);
+    gpu_free(&s->recv);
+    MPI_Type_free(&s->type);
+}
+
+static int strided_word(int rank, int i)
+{
+    return i * 7 + rank * 1000003 + 1;
+}
+
+/* Everybody sends to the next rank; `packed`: from host memory without gaps. */
+static void strided_pass(struct strided *s, bool packed)
+{
+    int next = (sum_rank + 1) % sum_size, before = (sum_rank + sum_size - 1) % sum_size;
+
+    for (int i = 0; i < s->blocks * STRIDE; i++)
+        s->host[i] = strided_word(sum_rank, i);
+    gpu_copy(s->send.base, s->host, s->bytes);
+    memset(s->host, 0xee, s->bytes);
+    gpu_copy(s->recv.base, s->host, s->bytes);
+    for (int i = 0; i < s->blocks * BLOCK; i++)
+        s->host[i] = strided_word(sum_rank, i / BLOCK * STRIDE + i % BLOCK);
+    MPI_Sendrecv(packed ? (void *)s->host : s->send.base, packed ? s->blocks * BLOCK : 1, packed ? MPI_INT : s->type, next, 0,
+                 s->recv.base, 1, s->type, before, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+/* `come`: what was sent must be there; else nothing may have been written since the last look. */
+static void strided_check(struct strided *s, bool come)
+{
+    int before = (sum_rank + sum_size - 1) % sum_size;
+
+    gpu_copy(s->host, s->recv.base, s->bytes);
+    for (int i = 0; i < s->blocks * STRIDE; i++) {
+        int wanted = come && i % STRIDE < BLOCK ? strided_word(before, i) : (int)0xeeeeeeee;
+        if (s->host[i] != wanted) {
+            sum_fail(come ? "a strided message is wrong" : "a kernel that was called back has written");
+            return;
+        }
+    }
+    test_tally.cases++;
+}
+
+/* Types that kernels pack, while kernels of the application own the GPU. What is left of ours must not write later. */
+static void hogs_and_types(void)
+{
+    static const int blocks[] = {10, 2000, 10000}; /* one piece by the kernel itself, one through device memory, many */
+    struct hog hog;
+
+    hog_make(&hog);
+    for (int k = 0; k < 6; k++) {
+        bool packed = k % 2; /* what is called back first is a kernel that unpacks */
+        struct strided s;
+        strided_make(&s, blocks[k / 2]);
+        strided_pass(&s, packed);
+        strided_check(&s, true);
+        hog_begin(&hog);
+        for (int i = 0; i < 2; i++) {
+            strided_pass(&s, packed);
+            strided_check(&s, true);
+        }
+        memset(s.host, 0xee, s.bytes);
+        gpu_copy(s.recv.base, s.host, s.bytes);
+        hog_end(&hog);
+        usleep(100000);
+        strided_check(&s, false);
+        for (int i = 0; i < 3; i++) {
+            strided_pass(&s, packed);
+            strided_check(&s, true);
+        }
+        strided_free(&s);
+    }
+    hog_free(&hog);
+}
+
 static void hog_and_death(void)
 {
     struct hog hog;
@@ -371,6 +472,7 @@ int main(int argc, char **argv)
         {"late-peer", late_peer},
         {"circles", circles},
         {"hogs", hogs},
+        {"hogs-and-types", hogs_and_types},
         {"hog-and-death", hog_and_death},
         {NULL, NULL},
     };

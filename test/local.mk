@@ -45,6 +45,7 @@ EXTRA_DIST += \
 	%reldir%/unit/machines.h \
 	%reldir%/unit/no_flights.h \
 	%reldir%/unit/operation.h \
+	%reldir%/unit/pack_driver.h \
 	%reldir%/unit/ranks.h \
 	%reldir%/unit/rounds.h \
 	%reldir%/unit/settings.h \

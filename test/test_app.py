@@ -45,6 +45,15 @@ def test_kernels_that_own_the_gpu(family):
         assert result.stats.gpu >= 2 * 4 * 3 and result.seconds < 40, str(result)
 
 
+def test_types_while_kernels_own_the_gpu(family):
+    """Kernels that pack are called back, and the blocks copied one by one; what was called back writes nothing later."""
+    for limits in ({}, {"SHUNT_STAGE_SIZE": "64k", "SHUNT_STAGE_CHUNK": "64k"}):
+        result = mpirun(family, 2, "check_waits", KERNEL, "hogs-and-types", limit=60,
+                        settings={**BOTH, **limits, "SHUNT_ROOM_MS": "200", "SHUNT_DEBUG": "trace", "SHUNT_DEBUG_SUBSYS": "stage"})
+        assert result.checked()["cases"] > 21, str(result)
+        assert "copies: 2000" in result.err and "launches: 1" in result.err, str(result)
+
+
 def test_death_while_kernels_have_no_room():
     result = mpirun("openmpi", 3, "check_waits", KERNEL, "hog-and-death", settings={"SHUNT_ROOM_MS": "1000"},
                     launcher_words=["--enable-recovery"], limit=30, stats=False)
