@@ -19,7 +19,7 @@ static struct {
     pthread_mutex_t lock;
     struct shunt_work *arrived; /* all that have arrived and not left */
     struct shunt_work *running; /* the one whose kernel is in flight */
-    bool closed;
+    bool closed; /* for those that are detached: see shunt_drive_close */
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- waiting ---- */
@@ -178,8 +178,6 @@ static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
 
 static void drive_locked(struct shunt_arena *arena, struct shunt_device *device)
 {
-    if (process.closed)
-        return;
     if (process.running != NULL)
         look_at_running(arena, device, process.running);
     if (process.running == NULL)

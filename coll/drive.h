@@ -67,7 +67,10 @@ enum shunt_need {
 };
 enum shunt_need shunt_drive_detached(struct shunt_arena *arena, bool check);
 
-/* The process ends: from now on nothing is done here, since the driver may be gone at any time. */
+/*
+ * The process ends, and the driver may be gone at any time: from now on shunt_drive_detached does nothing. The program's own
+ * calls do, for what it has registered with atexit may come later and use MPI as ever.
+ */
 void shunt_drive_close(void);
 
 /* Of an operation that takes long: has a member died or failed, so that it cannot end by itself, or has our GPU? */
