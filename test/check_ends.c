@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -134,9 +135,16 @@ static void errors_return(void)
 
 /* ---- ways out ---- */
 
+/* Of a mode that does not return. */
+static bool summarise(void)
+{
+    test_tally.cases++;
+    return sum_summary();
+}
+
 static void *finalize(void *good)
 {
-    *(bool *)good = case_summary("check_ends");
+    *(bool *)good = summarise();
     MPI_Finalize();
     return NULL;
 }
@@ -147,8 +155,6 @@ static void finalize_in_thread(void)
     bool good = false;
 
     some_sums();
-    test_tally.cases = 1;
-    test_tally.calls = test_tally.device_calls = 3;
     pthread_create(&thread, NULL, finalize, &good);
     pthread_join(thread, NULL);
     quick_exit(good ? 0 : 1);
@@ -160,6 +166,120 @@ static void leave_by_quick_exit(void)
     printf("%s\n", test_tally.failures ? "wrong sums" : "right sums");
     fflush(stdout);
     quick_exit(0);
+}
+
+/* ---- ways out, with operations that go on by themselves ---- */
+
+struct going {
+    struct sum sum;
+    MPI_Request request;
+};
+
+static void going_begin(struct going *going)
+{
+    sum_fill(&going->sum);
+    sum_begin(&going->sum, MPI_COMM_WORLD, &going->request);
+}
+
+static void going_end(struct going *going)
+{
+    MPI_Wait(&going->request, MPI_STATUS_IGNORE);
+    sum_check(&going->sum);
+}
+
+static void going_once(void)
+{
+    struct going going;
+
+    sum_make(&going.sum, 'D', SUM_SMALL);
+    going_begin(&going);
+    going_end(&going);
+    sum_free(&going.sum);
+}
+
+static struct going under_way[2];
+
+/* Of all that happens at exit this is the last but what ends CUDA: the program may use both still. */
+static void call_at_exit(void)
+{
+    for (int i = 0; i < 2; i++)
+        going_end(&under_way[i]);
+    some_sums();
+    going_once();
+    summarise();
+    MPI_Finalize();
+}
+
+static void calls_at_exit(void)
+{
+    some_sums();
+    atexit(call_at_exit);
+    going_once(); /* only now is there a thread of shunt's, and what shunt does at exit comes before the above */
+    for (int i = 0; i < 2; i++) {
+        sum_make(&under_way[i].sum, 'D', i ? SUM_LARGE : SUM_SMALL);
+        if (sum_rank == i)
+            usleep(30000);
+        going_begin(&under_way[i]);
+    }
+    exit(0);
+}
+
+/* What peers have open of each other, persistent requests, a thread: all that may be there at an end. */
+static void use_everything(void)
+{
+    static struct gpu_block block;
+    static MPI_Request persistent[2];
+    struct sum sum;
+
+    sum_make(&sum, 'B', SUM_LARGE * 4);
+    for (int i = 0; i < 6; i++)
+        sum_once(&sum); /* and never freed */
+    going_once();
+    gpu_alloc(&block, 'D', 2 * 4096);
+    MPI_Send_init(block.base, 4096, MPI_BYTE, (sum_rank + 1) % sum_size, 5, MPI_COMM_WORLD, &persistent[0]);
+    MPI_Recv_init(block.base + 4096, 4096, MPI_BYTE, (sum_rank + sum_size - 1) % sum_size, 5, MPI_COMM_WORLD, &persistent[1]);
+    for (int i = 0; i < 3; i++) {
+        MPI_Startall(2, persistent);
+        MPI_Waitall(2, persistent, MPI_STATUSES_IGNORE);
+    }
+}
+
+/* Registered before the program has used CUDA, so the driver has ended before this runs. */
+static void finalize_late(void)
+{
+    if (sum_size == 0)
+        return;
+    summarise();
+    MPI_Finalize();
+}
+
+static void finalize_at_exit(void)
+{
+    use_everything();
+    exit(0);
+}
+
+static void reset_at_the_end(void)
+{
+    use_everything();
+    summarise();
+    gpu_reset();
+    MPI_Finalize();
+    quick_exit(0);
+}
+
+/* Some are undecided, as the last rank has not begun them; the others run or have run. */
+static void exit_under_way(void)
+{
+    some_sums();
+    going_once();
+    for (int i = 0; i < 2; i++) {
+        sum_make(&under_way[i].sum, 'D', i ? SUM_LARGE : SUM_SMALL);
+        if (i == 0 || sum_rank != sum_size - 1)
+            going_begin(&under_way[i]);
+    }
+    printf("%s\n", test_tally.failures ? "wrong sums" : "right sums");
+    exit(0);
 }
 
 /* ---- a GPU that is reset, and used again ---- */
@@ -179,7 +299,7 @@ static void reset_and_go_on(void)
     }
 }
 
-/* ---- children, while another thread is in MPI_Allreduce ---- */
+/* ---- children, while another thread is in MPI_Allreduce, or waits for one that goes on by itself ---- */
 
 static atomic_bool enough;
 static atomic_int sums_beside;
@@ -187,6 +307,7 @@ static atomic_int sums_beside;
 static void *sum_on(void *comm)
 {
     struct sum sums[2];
+    MPI_Request request;
     int done = 0, others = 0;
 
     gpu_start_thread();
@@ -194,7 +315,12 @@ static void *sum_on(void *comm)
     sum_make(&sums[1], 'D', SUM_LARGE);
     for (int i = 0; !others; i++) {
         sum_fill(&sums[i % 2]);
-        sum_call(&sums[i % 2], *(MPI_Comm *)comm);
+        if (i % 4 < 2)
+            sum_call(&sums[i % 2], *(MPI_Comm *)comm);
+        else
+            sum_begin(&sums[i % 2], *(MPI_Comm *)comm, &request);
+        if (i % 4 >= 2)
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
         sum_check(&sums[i % 2]);
         sums_beside++;
         done = enough;
@@ -287,11 +413,17 @@ int main(int argc, char **argv)
         {"errors-return", errors_return},
         {"finalize-in-thread", finalize_in_thread},
         {"quick-exit", leave_by_quick_exit},
+        {"calls-at-exit", calls_at_exit},
+        {"finalize-at-exit", finalize_at_exit},
+        {"reset-at-the-end", reset_at_the_end},
+        {"exit-under-way", exit_under_way},
         {"reset-and-go-on", reset_and_go_on},
         {"children", children},
         {NULL, NULL},
     };
 
     milliseconds = argc > 1 ? atoi(argv[1]) : 0;
+    if (argc > 2 && strcmp(argv[2], "finalize-at-exit") == 0)
+        atexit(finalize_late);
     return sum_main(argc, argv, 2, modes, NULL);
 }

@@ -74,7 +74,7 @@ class Result:
     def silent(self):
         """shunt has said nothing but its statistics."""
         said = [line for line in self.err.splitlines() if re.search(r"\bshunt(:| \[)", line)]
-        assert not [line for line in said if not re.search("statistics of|  allreduce", line)], str(self)
+        assert not [line for line in said if not re.search(r"statistics of|\]  ", line)], str(self)
         return self
 
     def checked(self):
@@ -313,12 +313,12 @@ def temporary():
 
 # ---- what is left ----
 
-def marked(mark):
-    """Processes of a run, wherever they have gone: {pid: command line}."""
+def marked(mark, name=MARK):
+    """Processes of a run, wherever they have gone: {pid: command line}; or those with another name=mark in their environment."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if f"{MARK}={mark}".encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+            if f"{name}={mark}".encode() in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
                 found[int(pid)] = line.strip()
         except OSError:

@@ -68,6 +68,13 @@ void sum_call(struct sum *sum, MPI_Comm comm)
         sum_fail("MPI_Allreduce failed");
 }
 
+void sum_begin(struct sum *sum, MPI_Comm comm, MPI_Request *request)
+{
+    calls++;
+    if (MPI_Iallreduce(sum->send.base, sum->recv.base, sum->n, MPI_INT, MPI_SUM, comm, request) != MPI_SUCCESS)
+        sum_fail("MPI_Iallreduce failed");
+}
+
 void sum_check(struct sum *sum)
 {
     gpu_copy(sum->host, sum->recv.base, (size_t)sum->n * sizeof(int));
@@ -102,6 +109,12 @@ static bool run_mode(const struct sum_mode *modes, const char *name)
     return false;
 }
 
+bool sum_summary(void)
+{
+    test_tally.calls = test_tally.device_calls = calls;
+    return case_summary("check_modes");
+}
+
 int sum_main(int argc, char **argv, int first, const struct sum_mode *modes, void (*prepare)(void))
 {
     int provided;
@@ -118,8 +131,7 @@ int sum_main(int argc, char **argv, int first, const struct sum_mode *modes, voi
     for (int i = first; i < argc; i++)
         if (!run_mode(modes, argv[i]))
             return 2;
-    test_tally.calls = test_tally.device_calls = calls;
-    bool good = case_summary("check_modes");
+    bool good = sum_summary();
     MPI_Finalize();
     return good ? 0 : 1;
 }

@@ -47,6 +47,9 @@ extern int sum_rank, sum_size; /* of MPI_COMM_WORLD */
  */
 int sum_main(int argc, char **argv, int first, const struct sum_mode *modes, void (*prepare)(void));
 
+/* Print the summary, by all ranks; true if nothing failed. */
+bool sum_summary(void);
+
 void sum_fail(const char *what);
 
 /* Ends the program with a line if a CUDA call has failed. */
@@ -56,6 +59,7 @@ void sum_make(struct sum *sum, char kind, int n);
 void sum_free(struct sum *sum);
 void sum_fill(struct sum *sum);
 void sum_call(struct sum *sum, MPI_Comm comm); /* from any thread */
+void sum_begin(struct sum *sum, MPI_Comm comm, MPI_Request *request); /* MPI_Iallreduce */
 void sum_check(struct sum *sum);
 
 void sum_count_call(void); /* of MPI_Allreduce on device memory, made elsewhere */

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Threads, communicators that come and go, and the ways in which processes begin and end. harness.run sees to it that
 nothing is left, neither processes nor files."""
+import os
+import random
 import re
 import shlex
+import signal
+import threading
+import time
+import uuid
 
 import pytest
 
-from harness import by_name, command, mpirun, run
+from harness import by_name, command, marked, mpirun, run
 
 
 def life(family, ranks, mode, *words, **more):
@@ -80,6 +86,39 @@ def test_threads_of_many_ranks():
     mpirun("openmpi", 4, "check_threads", 3, 10, 5000, "D", limit=150).ran("gpu")
 
 
+def stop_now_and_then(token, over):
+    """Until `over`: a process of a rank or of a GPU stands still for some milliseconds, as in a debugger, or while others have
+    the processor or the GPU."""
+    while not over.wait(random.random() * 0.02):
+        pid = random.choice(list(marked(token, "CHECK_STOP")) or [None])
+        try:
+            if pid:
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(random.random() * 0.04)
+                os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+@pytest.mark.parametrize("program, words", [
+    ("check_app", ["bursts"]),
+    ("check_threads", [3, 10, 20000, "D"]),
+    ("check_flights", ["many"]),
+])
+def test_processes_that_stand_still(program, words):
+    """Takes longer, and that is all: no wait is ended by time."""
+    token, over = uuid.uuid4().hex, threading.Event()
+    stopper = threading.Thread(target=stop_now_and_then, args=(token, over))
+    stopper.start()
+    try:
+        result = mpirun("openmpi", 2, program, *words, settings={"CHECK_STOP": token}, limit=100)
+    finally:
+        over.set()
+        stopper.join()
+    result.good().silent()
+    assert result.stats.gpu > 0 and result.stats.paths["staged"] == 0, str(result)
+
+
 @pytest.mark.parametrize("mode, words", [("abort", []), ("kill", [])])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_death_of_a_rank_ends_the_job(family, ranks, mode, words):
@@ -135,6 +174,24 @@ def test_children(family):
 
 def test_finalize_in_a_thread(family):
     mpirun(family, 2, "check_ends", 0, "finalize-in-thread").silent().ran("gpu")
+
+
+@pytest.mark.parametrize("mode", ["finalize-at-exit", "reset-at-the-end"])
+def test_end_after_everything_was_used(family, mode):
+    """With blocks that peers have open, persistent requests and a thread of shunt's, when CUDA has ended or been reset."""
+    mpirun(family, 2, "check_ends", 0, mode, limit=40).silent().ran("gpu")
+
+
+def test_calls_at_exit(family):
+    """What the program has registered with atexit may still reduce, wait for what it has begun, and finalize."""
+    mpirun(family, 2, "check_ends", 0, "calls-at-exit", limit=40).silent().ran("gpu")
+
+
+def test_exit_with_some_under_way():
+    """Without MPI_Finalize, which Open MPI's mpirun calls an error."""
+    result = mpirun("openmpi", 3, "check_ends", 0, "exit-under-way", launcher_words=["--enable-recovery"], limit=40,
+                    stats=False)
+    assert result.silent().rc is not None and result.out.count("right sums") == 3, str(result)
 
 
 def test_gpu_is_reset_and_used_again(family):
