@@ -359,6 +359,39 @@ static void many_sizes(void)
         gpu_free(&blocks[i]);
 }
 
+/* What the CPU has just written is summed, and it reads the sum at once; every third time a GPU writes before. */
+static void managed(void)
+{
+    static const int counts[] = {1, SUM_SMALL, SUM_LARGE};
+
+    for (int i = 0; i < 30; i++) {
+        int n = counts[i % 3], wanted = sum_size * (sum_size + 1) / 2;
+        struct gpu_block blocks[2];
+        volatile int *send, *recv;
+        for (int k = 0; k < 2; k++)
+            gpu_alloc(&blocks[k], 'M', (size_t)n * sizeof(int));
+        send = (int *)blocks[0].base;
+        recv = (int *)blocks[1].base;
+        for (int round = 0; round < 6; round++) {
+            int add = round % 3 == 2 ? 0x01010101 : round;
+            if (round % 3 == 2)
+                CHECK(cudaMemset(blocks[0].base, sum_rank + 1, (size_t)n * sizeof(int)));
+            for (int k = 0; k < n && round % 3 != 2; k++)
+                send[k] = sum_rank + 1 + add;
+            sum_count_call();
+            MPI_Allreduce(blocks[0].base, blocks[1].base, n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+            for (int k = 0; k < n; k++) {
+                if (recv[k] == (round % 3 == 2 ? wanted * add : wanted + sum_size * add))
+                    continue;
+                sum_fail("a wrong sum in managed memory");
+                break;
+            }
+        }
+        for (int k = 0; k < 2; k++)
+            gpu_free(&blocks[k]);
+    }
+}
+
 /* Host memory that MPI has seen is the application's to register with CUDA, and registered memory is host memory. */
 static void registered_memory(void)
 {
@@ -462,6 +495,7 @@ int main(int argc, char **argv)
         {"gpus", gpus},
         {"bare-threads", bare_threads},
         {"full-gpu", full_gpu},
+        {"managed", managed},
         {"many-sizes", many_sizes},
         {"registered-memory", registered_memory},
         {NULL, NULL},

@@ -80,6 +80,12 @@ def test_fresh_allocations_in_each_call():
           "--ordered", settings={"SHUNT_ALLREDUCE": "twoshot"}, limit=120).ran("twoshot")
 
 
+@pytest.mark.parametrize("blocking", ["0", "1"])
+def test_fresh_allocations_of_four_ranks(blocking):
+    check("openmpi", 4, "--fresh", "--send", "D,B", "--recv", "B,D", "--count", "1,40000,80001",
+          settings={"SHUNT_ALLREDUCE": "twoshot", "CUDA_LAUNCH_BLOCKING": blocking}, limit=120).ran("twoshot")
+
+
 @pytest.mark.parametrize("kinds", ["D", "DB"])
 def test_fresh_allocations_of_ranks_on_one_gpu(kinds):
     check("openmpi", 2, "--fresh", "--send", kinds, "--recv", kinds, "--count", "1,256,40000", "--place", "in,out", gpus=1,
