@@ -50,10 +50,11 @@ bool shunt_gpu_surely_host(const void *p, const void *q);
 
 /*
  * Host memory for staging `bytes`: pinned if it fits in the bounded pool, else pageable, lazily touched and kept for
- * the next call. NULL if there is none. Give it back with shunt_bounce_put. Contents undefined.
+ * the next call. NULL if there is none. Give it back with shunt_bounce_put, which wants to know how many bytes of it may
+ * have been touched. Contents undefined.
  */
 void *shunt_bounce_get(size_t bytes);
-void shunt_bounce_put(void *host, size_t bytes);
+void shunt_bounce_put(void *host, size_t touched);
 
 /*
  * Copy between device (or managed) memory and host memory that shunt_bounce_get gave, in pipelined pieces through the

@@ -15,6 +15,8 @@ cuda_sources += \
 	%reldir%/image.S \
 	%reldir%/kargs.h \
 	%reldir%/kernels.def \
+	%reldir%/lane.c \
+	%reldir%/lane.h \
 	%reldir%/launch.c \
 	%reldir%/launch.h \
 	%reldir%/level.c \
@@ -29,6 +31,8 @@ cuda_sources += \
 	%reldir%/pack_args.h \
 	%reldir%/packer.c \
 	%reldir%/packer.h \
+	%reldir%/pageable.c \
+	%reldir%/pageable.h \
 	%reldir%/pattern.c \
 	%reldir%/pattern.h \
 	%reldir%/peer.c \

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "cuda/lane.h"
 #include "cuda/level.h"
 #include "cuda/linger.h"
 #include "cuda/packer.h"
@@ -510,6 +511,7 @@ void shunt_peers_close(void)
     if (self.state == READY && self.device.gpu->id == self.device.context &&
         shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
         shunt_linger_quit(&self.device);
+        shunt_lanes_close();
         shunt_registry_close_all(true);
         for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++)
             close_peer(&self.peers[slot]);

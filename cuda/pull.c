@@ -53,20 +53,63 @@ bool shunt_pull_reaches(struct shunt_arena *arena, const void *p, const struct s
     return mem->kind == SHUNT_MEM_DEVICE && shunt_device_open(arena, p, mem, &reason) != NULL;
 }
 
-bool shunt_pull_ready(bool *asked)
-{
-    struct shunt_device *device = shunt_device_get();
-    struct shunt_gpu_scope scope;
-    bool passed = true;
+/* Buffers that have come, and how many of them may be touched as far as the legacy stream is concerned. */
+static struct {
+    pthread_mutex_t lock;
+    _Atomic uint64_t tickets, passed;
+    uint64_t awaited; /* those before an event that has been recorded; 0: none has */
+} legacy = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-    if (device == NULL || shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
+uint64_t shunt_pull_ticket(void)
+{
+    return atomic_fetch_add_explicit(&legacy.tickets, 1, memory_order_relaxed) + 1;
+}
+
+/* With the lock held, inside the context. */
+static void ask_legacy(struct shunt_gpu *gpu)
+{
+    uint64_t now = atomic_load_explicit(&legacy.tickets, memory_order_relaxed), passed = 0;
+
+    if (legacy.awaited != 0) {
+        passed = shunt_gpu_legacy_passed(gpu) ? legacy.awaited : 0;
+        legacy.awaited = passed != 0 ? 0 : legacy.awaited;
+    } else if (shunt_gpu_legacy_idle() || !shunt_gpu_after_legacy(gpu, gpu->copies)) {
+        passed = now;
+    } else {
+        legacy.awaited = now;
+    }
+    if (passed != 0)
+        atomic_store_explicit(&legacy.passed, passed, memory_order_release);
+}
+
+bool shunt_pull_ready(uint64_t ticket)
+{
+    struct shunt_device *device;
+    struct shunt_gpu_scope scope;
+
+    if (atomic_load_explicit(&legacy.passed, memory_order_acquire) >= ticket || (device = shunt_device_get()) == NULL)
         return true;
-    if (*asked)
-        passed = shunt_gpu_legacy_passed(device->gpu);
-    else if (!shunt_gpu_legacy_idle())
-        passed = !(*asked = shunt_gpu_after_legacy(device->gpu, device->gpu->copies));
-    shunt_gpu_leave(&scope);
-    return passed;
+    pthread_mutex_lock(&legacy.lock);
+    bool inside = shunt_gpu_enter(device->gpu, &scope) == SHUNT_OK;
+    if (inside) {
+        ask_legacy(device->gpu);
+        shunt_gpu_leave(&scope);
+    } else {
+        legacy.awaited = 0;
+    }
+    pthread_mutex_unlock(&legacy.lock);
+    return !inside || atomic_load_explicit(&legacy.passed, memory_order_acquire) >= ticket;
+}
+
+/* Without a mapping that stays, because the peer's block was closed for want of room: it is opened for this copy alone. */
+static CUdeviceptr open_block(const struct shunt_source *source)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr block = 0;
+
+    memcpy(&handle, source->handle, sizeof handle);
+    return SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcOpenMemHandle_v2(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)) ==
+                   SHUNT_OK ? block : 0;
 }
 
 static enum shunt_status copy_and_wait(const struct shunt_device *device, void *to, const char *from, uint64_t bytes)
@@ -79,31 +122,33 @@ static enum shunt_status copy_and_wait(const struct shunt_device *device, void *
     return status;
 }
 
-/* To host memory the bytes go as all that is staged, which enters a context by itself. */
-static enum shunt_status copy_from(const struct shunt_device *device, void *to, const char *from, uint64_t bytes,
-                                   bool to_device)
+/* Begins a copy if `pulling` is given, and if the peer's block stays open; else it is complete on return. */
+static enum shunt_status copy_inside(const struct shunt_device *device, const struct shunt_source *source, void *to,
+                                     uint64_t bytes, struct shunt_pulling *pulling)
 {
-    return to_device ? copy_and_wait(device, to, from, bytes) : shunt_stage_out(to, from, bytes);
-}
+    char *block = shunt_block_hold((int)source->slot, source->registration);
+    bool held = block != NULL;
+    enum shunt_status status;
 
-/* The peer has closed its mapping, for want of room: what it opens now it closes at once. */
-static enum shunt_status open_and_copy(const struct shunt_device *device, const struct shunt_source *source, void *to,
-                                       uint64_t bytes, bool to_device)
-{
-    CUipcMemHandle handle;
-    CUdeviceptr block = 0;
-
-    memcpy(&handle, source->handle, sizeof handle);
-    enum shunt_status status =
-        SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcOpenMemHandle_v2(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    if (status != SHUNT_OK)
-        return status;
-    status = copy_from(device, to, (char *)block + source->offset, bytes, to_device);
-    SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcCloseMemHandle(block));
+    if (!held && (block = (char *)open_block(source)) == NULL)
+        return SHUNT_ERR_CUDA;
+    if (pulling == NULL) /* as all that is staged; enters a context by itself */
+        status = shunt_stage_out(to, block + source->offset, bytes);
+    else if (held)
+        status = shunt_lane_begin(device, to, block + source->offset, bytes, &pulling->copy);
+    else
+        status = copy_and_wait(device, to, block + source->offset, bytes);
+    if (!held)
+        SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcCloseMemHandle((CUdeviceptr)block));
+    else if (pulling != NULL && status == SHUNT_OK)
+        pulling->held = true;
+    else
+        shunt_block_release();
     return status;
 }
 
-enum shunt_status shunt_pull(const struct shunt_source *source, void *to, uint64_t bytes, bool to_device)
+static enum shunt_status copy_from(const struct shunt_source *source, void *to, uint64_t bytes,
+                                   struct shunt_pulling *pulling)
 {
     struct shunt_device *device = shunt_device_get();
     struct shunt_gpu_scope scope;
@@ -112,11 +157,34 @@ enum shunt_status shunt_pull(const struct shunt_source *source, void *to, uint64
         return SHUNT_OK;
     if (device == NULL || shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return SHUNT_ERR_CUDA;
-    char *block = shunt_block_hold((int)source->slot, source->registration);
-    enum shunt_status status = block != NULL ? copy_from(device, to, block + source->offset, bytes, to_device)
-                                             : open_and_copy(device, source, to, bytes, to_device);
-    if (block != NULL)
-        shunt_block_release();
+    enum shunt_status status = copy_inside(device, source, to, bytes, pulling);
     shunt_gpu_leave(&scope);
     return status;
+}
+
+enum shunt_status shunt_pull_begin(const struct shunt_source *source, void *to, uint64_t bytes,
+                                   struct shunt_pulling *pulling)
+{
+    *pulling = (struct shunt_pulling){ .held = false };
+    return copy_from(source, to, bytes, pulling);
+}
+
+enum shunt_status shunt_pull_end(struct shunt_pulling *pulling)
+{
+    const struct shunt_device *device;
+    enum shunt_status status = SHUNT_OK;
+
+    if (pulling->copy.number != 0)
+        status = (device = shunt_device_get()) == NULL ? SHUNT_ERR_CUDA : shunt_lane_ended(device, &pulling->copy);
+    if (status == SHUNT_AGAIN)
+        return status;
+    if (pulling->held)
+        shunt_block_release();
+    *pulling = (struct shunt_pulling){ .held = false };
+    return status;
+}
+
+enum shunt_status shunt_pull_out(const struct shunt_source *source, void *host, uint64_t bytes)
+{
+    return copy_from(source, host, bytes, NULL);
 }

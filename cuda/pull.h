@@ -8,6 +8,7 @@
 
 #include "base/board.h"
 #include "cuda/gpu.h"
+#include "cuda/lane.h"
 
 /* Where a buffer is, for one peer. Travels to it as it is. */
 struct shunt_source {
@@ -31,15 +32,26 @@ void shunt_source_follow(struct shunt_arena *arena, int slot);
 bool shunt_pull_reaches(struct shunt_arena *arena, const void *p, const struct shunt_mem *mem);
 
 /*
- * Has what the application has put on the legacy default stream passed? *asked is false at first; to be called until the
- * answer is true. Both sides wait for that before a buffer is read or written.
+ * What the application has put on the legacy default stream must have passed before a buffer is read or written. A buffer
+ * comes into our hands with a ticket; shunt_pull_ready is to be called until it answers true. One answer is good for all
+ * buffers that have come before.
  */
-bool shunt_pull_ready(bool *asked);
+uint64_t shunt_pull_ticket(void);
+bool shunt_pull_ready(uint64_t ticket);
 
 /*
- * Copy to a buffer that shunt_pull_reaches, or to host memory; complete on return. An error leaves the target undefined,
- * and the data can be had in another way.
+ * Begin a copy to a buffer that shunt_pull_reaches; several may be under way. OK: it has begun, ask for its end until the
+ * answer is not AGAIN. An error of either leaves the target undefined, and the data can be had in another way.
  */
-enum shunt_status shunt_pull(const struct shunt_source *source, void *to, uint64_t bytes, bool to_device);
+struct shunt_pulling {
+    struct shunt_lane_copy copy; /* its number is 0: none */
+    bool held;                   /* until its end no block of a peer is closed */
+};
+enum shunt_status shunt_pull_begin(const struct shunt_source *source, void *to, uint64_t bytes,
+                                   struct shunt_pulling *pulling);
+enum shunt_status shunt_pull_end(struct shunt_pulling *pulling);
+
+/* To host memory; complete on return. */
+enum shunt_status shunt_pull_out(const struct shunt_source *source, void *host, uint64_t bytes);
 
 #endif

@@ -8,14 +8,15 @@
  */
 #include <pthread.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/conf.h"
 #include "cuda/context.h"
 #include "cuda/gpu.h"
+#include "cuda/pageable.h"
 #include "cuda/stage.h"
 
 #define MAX_PIECES 64
+#define FIRST_PAGE 4096
 
 static struct {
     pthread_mutex_t lock;
@@ -26,7 +27,6 @@ static struct {
     uint64_t taken;  /* bit mask */
     uint64_t held;   /* of those that a late copy may reach; */
     uint64_t given;  /* of these those that were given back */
-    char *spare;     /* one pageable memory, kept for the next call */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Called with the lock held, inside some context. Without pinned memory everything is pageable: slower, but right. */
@@ -108,69 +108,21 @@ size_t shunt_pool_ready(void)
     return pool.chunk;
 }
 
-/* Pageable memory carries its size in a page before it. */
-#define SIZE_PAGE 4096
-
-static size_t *pageable_size(void *host)
-{
-    return (size_t *)((char *)host - SIZE_PAGE);
-}
-
-static void *pageable_get(size_t bytes)
-{
-    void *memory = NULL;
-
-    pthread_mutex_lock(&pool.lock);
-    if (pool.spare != NULL && *pageable_size(pool.spare) >= bytes) {
-        memory = pool.spare;
-        pool.spare = NULL;
-    }
-    pthread_mutex_unlock(&pool.lock);
-    if (memory != NULL)
-        return memory;
-    memory = mmap(NULL, bytes + SIZE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
-        return NULL;
-    memory = (char *)memory + SIZE_PAGE;
-    *pageable_size(memory) = bytes;
-    return memory;
-}
-
-static void pageable_free(void *host)
-{
-    if (host != NULL)
-        munmap((char *)host - SIZE_PAGE, *pageable_size(host) + SIZE_PAGE);
-}
-
-/* Keeps the larger of this one and the spare one. */
-static void pageable_put(void *host)
-{
-    pthread_mutex_lock(&pool.lock);
-    if (pool.spare == NULL || *pageable_size(pool.spare) < *pageable_size(host)) {
-        void *smaller = pool.spare;
-        pool.spare = host;
-        host = smaller;
-    }
-    pthread_mutex_unlock(&pool.lock);
-    pageable_free(host);
-}
-
 void *shunt_bounce_get(size_t bytes)
 {
     char *piece = bytes <= pool.chunk ? shunt_pool_take() : NULL;
 
-    return piece != NULL ? piece : pageable_get(bytes);
+    return piece != NULL ? piece : shunt_pageable_get(bytes);
 }
 
-void shunt_bounce_put(void *host, size_t bytes)
+void shunt_bounce_put(void *host, size_t touched)
 {
-    (void)bytes;
     if (host == NULL)
         return;
     if (shunt_pool_has(host))
         shunt_pool_give(host);
     else
-        pageable_put(host);
+        shunt_pageable_put(host, touched > FIRST_PAGE);
 }
 
 static enum shunt_status copy_and_wait(struct shunt_gpu *gpu, void *to, const void *from, size_t bytes)
@@ -327,7 +279,6 @@ void shunt_stage_close(void)
         shunt_driver.cuMemFreeHost(pool.pinned);
     pool.pinned = NULL;
     pool.pieces = 0;
-    pageable_free(pool.spare);
-    pool.spare = NULL;
     pthread_mutex_unlock(&pool.lock);
+    shunt_pageable_close();
 }

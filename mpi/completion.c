@@ -113,11 +113,24 @@ static int tell_in_status(struct watch *watch, int n, int at, int error, int hos
     return MPI_ERR_IN_STATUS;
 }
 
+/* What each of them begins goes on while the others are settled. */
+static void begin_ends(const struct shunt_wait *wait, const struct watch *watch, int n, const int *indices, int error)
+{
+    for (int k = 0; k < n; k++) {
+        int i = indices ? indices[k] : k;
+        struct shunt_request *request = watch->of[i];
+        if (request && request->kind->ended && atomic_load(&request->pending) &&
+            (error == MPI_SUCCESS || request->persistent || wait->requests[i] == MPI_REQUEST_NULL))
+            request->kind->ended(request, error, &watch->statuses[k]);
+    }
+}
+
 /* n have ended, of which number k is number indices[k] of the call; indices NULL: number k. */
 static int settle_several(const struct shunt_wait *wait, struct watch *watch, int n, const int *indices, int error)
 {
     int rc = MPI_SUCCESS;
 
+    begin_ends(wait, watch, n, indices, error);
     for (int early = 1; early >= 0; early--) {
         for (int k = 0; k < n; k++) {
             int i = indices ? indices[k] : k;
@@ -227,7 +240,7 @@ static int prepare_call(struct shunt_wait *wait, struct watch *watch)
     return rc;
 }
 
-/* While there are flights: those that have ended are complete now, and a call that waits is a loop. True: it is done. */
+/* While there are flights or receives: what has ended is complete now, and a call that waits is a loop. True: it is done. */
 static bool wait_in_flight(struct shunt_wait *wait, struct watch *watch, int *rc)
 {
     shunt_flights_look();
@@ -277,7 +290,9 @@ bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
     }
     *kept = over ? NULL : watch;
     errno = saved;
-    return over || (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0 && wait_in_flight(wait, watch, rc));
+    return over || ((__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0 ||
+                     __atomic_load_n(&shunt_requests_fetching, __ATOMIC_RELAXED) > 0) &&
+                    wait_in_flight(wait, watch, rc));
 }
 
 int shunt_hook_done_after(const struct shunt_wait *wait, void *kept, int rc)

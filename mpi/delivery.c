@@ -3,6 +3,7 @@
 #include "mpi/delivery.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -15,6 +16,8 @@
 #include "mpi/receipt.h"
 #include "mpi/tally.h"
 #include "mpi/types.h"
+
+enum { FEW = 4, FULL_TURNS = 16 }; /* receives that are looked at in vain; turns after which all are */
 
 struct delivery {
     struct shunt_request request;
@@ -40,6 +43,7 @@ static void list_receive(struct delivery *delivery)
 {
     delivery->next = NULL;
     delivery->listed = true;
+    __atomic_add_fetch(&shunt_requests_fetching, 1, __ATOMIC_RELAXED);
     *receives_end = delivery;
     receives_end = &delivery->next;
 }
@@ -56,6 +60,7 @@ static void unlist_receive(struct delivery *delivery)
     if (!*at)
         receives_end = at;
     delivery->listed = false;
+    __atomic_sub_fetch(&shunt_requests_fetching, 1, __ATOMIC_RELAXED);
 }
 
 static void release_delivery(struct shunt_request *request)
@@ -83,11 +88,29 @@ static bool look_early(struct delivery *delivery)
     return delivery->looked = true;
 }
 
+/* Messages mostly come in the order of the receives, so behind the first few for which nothing has come little will have. */
 void shunt_deliveries_advance(void)
 {
-    for (struct delivery *delivery = receives; delivery; delivery = delivery->next) {
+    static unsigned turn;
+    int patience = ++turn % FULL_TURNS == 0 ? INT_MAX : FEW;
+
+    for (struct delivery *delivery = receives; delivery && patience > 0; delivery = delivery->next) {
         if (delivery->looked || look_early(delivery))
             shunt_receipt_advance(&delivery->receipt);
+        else
+            patience--;
+    }
+}
+
+void shunt_deliveries_drain(void)
+{
+    unsigned spins = 0;
+
+    while (shunt_receives_busy() > 0) {
+        for (struct delivery *delivery = receives; delivery; delivery = delivery->next)
+            if (delivery->receipt.fetch.busy)
+                shunt_receipt_advance(&delivery->receipt);
+        shunt_board_relax(&spins);
     }
 }
 
@@ -109,17 +132,38 @@ bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number)
     return false;
 }
 
+static bool was_cancelled(const MPI_Status *status, int error)
+{
+    int cancelled = 0;
+
+    if (error == MPI_SUCCESS)
+        shunt_host.Test_cancelled(status, &cancelled);
+    return cancelled;
+}
+
+/* The host may have freed the request, so it must not be asked any more. */
+static void ended_receive(struct shunt_request *request, int error, const MPI_Status *status)
+{
+    struct delivery *delivery = delivery_of(request);
+
+    if (!delivery->looked && (error != MPI_SUCCESS || was_cancelled(status, error))) {
+        unlist_receive(delivery);
+        return;
+    }
+    if (!delivery->looked)
+        shunt_receipt_look(&delivery->receipt, status);
+    delivery->looked = true;
+    shunt_receipt_advance(&delivery->receipt);
+}
+
 static int end_receive(struct shunt_request *request, int error, const MPI_Status *status)
 {
     struct delivery *delivery = delivery_of(request);
     struct shunt_receipt *receipt = &delivery->receipt;
     MPI_Status own = *status;
-    int cancelled = 0;
 
     unlist_receive(delivery);
-    if (error == MPI_SUCCESS)
-        shunt_host.Test_cancelled(status, &cancelled);
-    if (cancelled)
+    if (was_cancelled(status, error))
         return MPI_SUCCESS;
     if (!delivery->looked || error != MPI_SUCCESS)
         error = shunt_receipt_end(receipt, &own, error);
@@ -129,6 +173,7 @@ static int end_receive(struct shunt_request *request, int error, const MPI_Statu
         return error;
     if (!receipt->parcel)
         shunt_tally_staged(&(struct shunt_call){ .id = SHUNT_CALL_Irecv }, &delivery->images, SHUNT_REASON_NO_ALGORITHM);
+    delivery->images.recv_image.clean = receipt->direct && !receipt->blind && !request->persistent;
     int64_t received = receipt->blind && !receipt->parcel && error == MPI_SUCCESS ? SHUNT_RECEIVED_ALL :
                                                                                   shunt_message_received(&own, error);
     if (!receipt->direct && shunt_images_return(&delivery->images, received) != SHUNT_OK && error == MPI_SUCCESS)
@@ -157,6 +202,7 @@ static int start_receive(struct shunt_request *request)
 
 static const struct shunt_request_kind receive_kind = {
     .done = end_receive,
+    .ended = ended_receive,
     .start = start_receive,
     .amend = amend_receive,
     .early = true,
@@ -244,6 +290,7 @@ static bool send_ready(struct shunt_request *request)
     shunt_deliveries_advance();
     if (!delivery->looked && shunt_send_poll(shunt_life_arena(), &delivery->sent.sending))
         delivery->looked = true;
+    shunt_deliveries_drain();
     return delivery->looked;
 }
 

@@ -22,6 +22,12 @@ bool shunt_delivery_after(const struct shunt_call *call, void *kept, int *rc);
 /* Fetch what has come for receives that are under way. */
 void shunt_deliveries_advance(void);
 
+/*
+ * Before a call returns: wait for the copies that it has begun. The program may go into a call of the host next that waits for
+ * the sender, which cannot see their end.
+ */
+void shunt_deliveries_drain(void);
+
 /* Only look what has come. Has one of them this descriptor, and has not fetched its parcel? */
 void shunt_deliveries_look(void);
 bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number);

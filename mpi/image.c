@@ -98,7 +98,7 @@ enum shunt_status shunt_image_make(void *device, const struct shunt_pieces *a, c
 void shunt_image_release(struct shunt_image *image)
 {
     if (image->memory)
-        shunt_bounce_put(image->memory, image->bytes);
+        shunt_bounce_put(image->memory, image->clean ? 0 : image->bytes);
     *image = (struct shunt_image){ 0 };
 }
 

@@ -25,6 +25,7 @@ struct shunt_image {
     void *memory; /* owned, where the image lies */
     size_t bytes;
     bool mixed; /* some of the "device" memory is host memory */
+    bool clean; /* only its first page has been touched, if at all */
 };
 
 enum { SHUNT_RECEIVED_ALL = -1 };

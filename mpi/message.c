@@ -111,6 +111,14 @@ static enum shunt_status stage_message(struct shunt_call *call, struct message *
     return message->staged ? shunt_images_fill(message->images) : SHUNT_OK;
 }
 
+/* While the host waits for the message the legacy stream passes, and the time to ask for it is not missed. */
+static void ask_ahead(const struct message *message)
+{
+    if (message->watched && message->receipt.images &&
+        message->images->recv_image.bytes >= shunt_conf->message_size)
+        shunt_pull_ready(message->receipt.fetch.ticket);
+}
+
 static __attribute__((noinline)) bool begin_message(struct shunt_call *call, bool surely_host, int *rc, void **kept)
 {
     int saved = errno;
@@ -128,6 +136,7 @@ static __attribute__((noinline)) bool begin_message(struct shunt_call *call, boo
             status = SHUNT_ERR_MEMORY;
         else
             *kept = message;
+        ask_ahead(message);
     }
     errno = saved;
     if (status == SHUNT_OK || status == SHUNT_PASS)
@@ -153,8 +162,10 @@ bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept)
 /* What has come is copied back; what came as a parcel may be there already. */
 static enum shunt_status return_images(const struct shunt_call *call, struct message *message, int rc)
 {
-    if (message->watched && message->receipt.direct)
+    if (message->watched && message->receipt.direct) {
+        message->images->recv_image.clean = shunt_call_family(call->id) != SHUNT_CALL_Sendrecv_replace;
         return SHUNT_OK;
+    }
     if (has_status(call))
         return shunt_images_return(message->images, shunt_message_received(call->status, rc));
     return rc == MPI_SUCCESS ? shunt_images_return(message->images, SHUNT_RECEIVED_ALL) : SHUNT_OK;

@@ -98,10 +98,10 @@ void shunt_parcel_notice(const struct shunt_call *call)
 /* What the application has begun on the legacy stream may still write the buffer. */
 static void await_legacy(void)
 {
-    bool asked = false;
+    uint64_t ticket = shunt_pull_ticket();
     unsigned turns = 0;
 
-    while (!shunt_pull_ready(&asked))
+    while (!shunt_pull_ready(ticket))
         shunt_receipt_relax(&turns);
 }
 
@@ -155,4 +155,5 @@ void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc)
             shunt_deliveries_advance();
         shunt_receipt_relax(&turns);
     }
+    shunt_deliveries_drain();
 }

@@ -3,11 +3,20 @@
 #include "mpi/poll.h"
 
 #include "base/board.h"
+#include "mpi/delivery.h"
 
 void shunt_poll_turn(unsigned *spins)
 {
-    shunt_flights_look();
+    if (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0)
+        shunt_flights_look();
     shunt_board_relax(spins);
+}
+
+/* What has come for receives is fetched meanwhile. */
+static void wait_turn(unsigned *spins)
+{
+    shunt_deliveries_advance();
+    shunt_poll_turn(spins);
 }
 
 int shunt_poll_request(MPI_Request *request, MPI_Status *status)
@@ -16,7 +25,8 @@ int shunt_poll_request(MPI_Request *request, MPI_Status *status)
     int flag = 0, rc;
 
     while ((rc = shunt_host.Test(request, &flag, status)) == MPI_SUCCESS && !flag)
-        shunt_poll_turn(&spins);
+        wait_turn(&spins);
+    shunt_deliveries_drain();
     return rc;
 }
 
@@ -63,6 +73,7 @@ int shunt_poll_wait(const struct shunt_wait *wait)
     int over = 0, rc;
 
     while ((rc = test_once(wait, &over)) == MPI_SUCCESS && !over)
-        shunt_poll_turn(&spins);
+        wait_turn(&spins);
+    shunt_deliveries_drain();
     return rc;
 }

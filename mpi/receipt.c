@@ -17,7 +17,8 @@
 #include "mpi/parcel.h"
 #include "pt2pt/spill.h"
 
-#define POKE_TURNS 64
+#define POKE_TURNS    64
+#define ADVANCE_TURNS 16
 
 bool shunt_receives_unseen;
 
@@ -191,6 +192,8 @@ enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shun
         .packed = MPI_DATATYPE_NULL,
         .blind = call->id == SHUNT_CALL_Isendrecv || call->id == SHUNT_CALL_Isendrecv_replace,
     };
+    if (receipt->images)
+        receipt->fetch.ticket = shunt_pull_ticket();
     enum shunt_status status = divert(call, receipt);
     if (status != SHUNT_OK)
         shunt_receipt_release(receipt);
@@ -291,12 +294,17 @@ static void follow_source(const struct shunt_receipt *receipt, const MPI_Status 
     const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
     int source = status->MPI_SOURCE;
 
-    shunt_spill_collect(arena);
-    if (!receipt->images || bytes < (MPI_Count)shunt_conf->message_size || !comm || !comm->board || source < 0 ||
-        source >= comm->size || source == comm->rank || !find_device(receipt))
+    if (bytes < (MPI_Count)shunt_conf->message_size)
         return;
+    if (!receipt->parcel) {
+        shunt_spill_collect(arena);
+        if (!receipt->images || !comm || !comm->board || source < 0 || source >= comm->size || source == comm->rank ||
+            !find_device(receipt))
+            return;
+    }
     shunt_coll_tidy(arena);
-    shunt_source_follow(arena, shunt_board_slot(comm->board, source));
+    shunt_source_follow(arena, receipt->parcel ? (int)receipt->fetch.descriptor.source.slot :
+                                                 shunt_board_slot(comm->board, source));
 }
 
 static bool is_held(void *context, uint32_t index, uint64_t number)
@@ -384,15 +392,19 @@ void shunt_receipt_again(struct shunt_receipt *receipt)
 {
     receipt->parcel = receipt->fetched = receipt->direct = false;
     receipt->status = SHUNT_OK;
-    receipt->fetch = (struct shunt_fetch){ .to = NULL };
+    receipt->fetch = (struct shunt_fetch){ .ticket = receipt->images ? shunt_pull_ticket() : 0 };
 }
 
 int shunt_receipt_finish(struct shunt_receipt *receipt, MPI_Status *status)
 {
     unsigned turns = 0;
 
-    while (!shunt_receipt_advance(receipt))
+    while (!shunt_receipt_advance(receipt)) {
+        if (turns % ADVANCE_TURNS == 0)
+            shunt_deliveries_advance();
         shunt_receipt_relax(&turns);
+    }
+    shunt_deliveries_drain();
     return shunt_receipt_settle(receipt, status, MPI_SUCCESS);
 }
 

@@ -15,6 +15,7 @@ enum { PATIENCE = 10 }; /* seconds */
 
 int shunt_requests_tracked;
 int shunt_requests_orphaned;
+int shunt_requests_fetching;
 
 static struct shunt_map table = SHUNT_MAP_INITIALIZER;
 static struct shunt_request *orphans;

@@ -21,6 +21,8 @@ struct shunt_request;
 struct shunt_request_kind {
     /* The operation has ended, with this status; `error` is not MPI_SUCCESS where it failed. Once for each start. */
     int (*done)(struct shunt_request *request, int error, const MPI_Status *status);
+    /* Several have ended in one call: called for all of them before `done` is for the first. NULL: nothing to do. */
+    void (*ended)(struct shunt_request *request, int error, const MPI_Status *status);
     /* Persistent requests: the host is about to start it. NULL: nothing to do. */
     int (*start)(struct shunt_request *request);
     /* Partitioned ones: this partition is about to be ready, or has arrived. Several threads at once. NULL: nothing. */
@@ -70,6 +72,9 @@ int shunt_request_end(struct shunt_request *request, int error, const MPI_Status
 
 /* The program frees a request that is under way: the handle is ours from now on. */
 void shunt_request_adopt(struct shunt_request *request);
+
+/* Receives under way of which something may be fetched while a call waits; atomically read and written. */
+extern int shunt_requests_fetching;
 
 /* Forget a record if it is the one under its handle: what it is for has been done in another way. */
 void shunt_request_forget(struct shunt_request *request);

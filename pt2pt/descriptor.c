@@ -5,14 +5,19 @@
 #include <stddef.h>
 #include <string.h>
 
-/* FNV-1a: the token tells descriptors from messages, this only what is whole. */
+/* In the manner of FNV-1a, by words: the token tells descriptors from messages, this only what is whole. */
 static uint64_t hash_of(const struct shunt_descriptor *descriptor)
 {
     const unsigned char *at = (const unsigned char *)descriptor;
+    const size_t end = offsetof(struct shunt_descriptor, hash);
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
 
-    for (size_t i = 0; i < offsetof(struct shunt_descriptor, hash); i++)
-        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    for (size_t i = 0; i < end; i += sizeof hash) {
+        uint64_t word = 0;
+        memcpy(&word, at + i, end - i < sizeof word ? end - i : sizeof word);
+        hash = (hash ^ word) * UINT64_C(0x100000001b3);
+        hash ^= hash >> 32;
+    }
     return hash;
 }
 

@@ -9,6 +9,13 @@
 
 #define HEALTH_SECONDS 0.1
 
+static _Atomic unsigned busy;
+
+unsigned shunt_receives_busy(void)
+{
+    return atomic_load_explicit(&busy, memory_order_relaxed);
+}
+
 bool shunt_receive_start(struct shunt_arena *arena)
 {
     struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
@@ -31,24 +38,54 @@ static bool turn(struct shunt_parcels *theirs, const struct shunt_fetch *fetch, 
     return shunt_parcel_turn(theirs, fetch->descriptor.index, fetch->descriptor.number, from, to);
 }
 
-/* It is exposed. The sender sees that this process fetches something, and has patience with the others. */
-static enum shunt_status pull(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch)
+/* The sender sees that this process fetches something, and has patience with the others. */
+static void show_life(struct shunt_arena *arena)
 {
-    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+    atomic_fetch_add_explicit(&shunt_arena_parcels(arena, shunt_arena_self(arena))->fetched, 1, memory_order_relaxed);
+}
 
-    if (fetch->to_device && !shunt_pull_ready(&fetch->asked))
-        return SHUNT_AGAIN;
-    if (!turn(theirs, fetch, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_PULLING))
-        return SHUNT_AGAIN;
-    atomic_fetch_add_explicit(&mine->fetched, 1, memory_order_relaxed);
-    struct shunt_source source = fetch->descriptor.source;
-    enum shunt_status status = shunt_pull(&source, fetch->to, bytes_of(fetch), fetch->to_device);
-    atomic_fetch_add_explicit(&mine->fetched, 1, memory_order_relaxed);
+/* It has been pulled, or could not be. */
+static enum shunt_status end_pull(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch,
+                                  enum shunt_status status)
+{
+    show_life(arena);
     fetch->failed = status != SHUNT_OK;
     if (fetch->failed)
         shunt_info("message", "a peer's buffer cannot be read: it shall move the message to host memory");
     turn(theirs, fetch, SHUNT_PARCEL_PULLING, fetch->failed ? SHUNT_PARCEL_WANTED : SHUNT_PARCEL_DONE);
     return fetch->failed ? SHUNT_AGAIN : SHUNT_OK;
+}
+
+static enum shunt_status continue_pull(struct shunt_arena *arena, struct shunt_parcels *theirs,
+                                       struct shunt_fetch *fetch)
+{
+    enum shunt_status status = shunt_pull_end(&fetch->pulling);
+
+    if (status == SHUNT_AGAIN)
+        return status;
+    fetch->busy = false;
+    atomic_fetch_sub_explicit(&busy, 1, memory_order_relaxed);
+    return end_pull(arena, theirs, fetch, status);
+}
+
+/* It is exposed. */
+static enum shunt_status begin_pull(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch)
+{
+    struct shunt_source source = fetch->descriptor.source; /* the descriptor is packed */
+
+    if (fetch->to_device && !shunt_pull_ready(fetch->ticket))
+        return SHUNT_AGAIN;
+    if (!turn(theirs, fetch, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_PULLING))
+        return SHUNT_AGAIN;
+    show_life(arena);
+    if (!fetch->to_device)
+        return end_pull(arena, theirs, fetch, shunt_pull_out(&source, fetch->to, bytes_of(fetch)));
+    enum shunt_status status = shunt_pull_begin(&source, fetch->to, bytes_of(fetch), &fetch->pulling);
+    if (status != SHUNT_OK)
+        return end_pull(arena, theirs, fetch, status);
+    fetch->busy = true;
+    atomic_fetch_add_explicit(&busy, 1, memory_order_relaxed);
+    return SHUNT_AGAIN;
 }
 
 static enum shunt_status load(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch)
@@ -81,9 +118,10 @@ enum shunt_status shunt_receive_fetch(struct shunt_arena *arena, struct shunt_fe
     switch (shunt_parcel_look(theirs, fetch->descriptor.index, fetch->descriptor.number)) {
     case SHUNT_PARCEL_EXPOSED:
         if (!fetch->failed)
-            return pull(arena, theirs, fetch);
+            return begin_pull(arena, theirs, fetch);
         turn(theirs, fetch, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_WANTED);
         return await_sender(arena, fetch);
+    case SHUNT_PARCEL_PULLING: return continue_pull(arena, theirs, fetch);
     case SHUNT_PARCEL_WANTED:
     case SHUNT_PARCEL_MOVING: return await_sender(arena, fetch);
     case SHUNT_PARCEL_MOVED: return load(arena, theirs, fetch);

@@ -11,7 +11,10 @@ struct shunt_fetch {
     void *to;
     uint64_t room;
     bool to_device;
-    bool asked, failed; /* zero at first */
+    uint64_t ticket; /* of shunt_pull_ticket, if to_device */
+    bool failed;     /* zero at first, as the rest */
+    bool busy;       /* the copy is on its way */
+    struct shunt_pulling pulling;
     double looked;
 };
 
@@ -19,9 +22,12 @@ struct shunt_fetch {
 bool shunt_receive_start(struct shunt_arena *arena);
 
 /*
- * Fetch as much as there is room for. AGAIN: it is the sender's turn, or the application's stream has not passed; ask
- * again. Whatever else comes out, the sender has its buffer back.
+ * Fetch as much as there is room for. AGAIN: it is on its way, or it is the sender's turn, or the application's stream has
+ * not passed; ask again. Whatever else comes out, the sender has its buffer back. Several may be on their way.
  */
 enum shunt_status shunt_receive_fetch(struct shunt_arena *arena, struct shunt_fetch *fetch);
+
+/* How many copies of this process are on their way. Nobody but the receiver sees their end. */
+unsigned shunt_receives_busy(void);
 
 #endif

@@ -191,7 +191,7 @@ check_PROGRAMS += %reldir%/unit/sim_kernels %reldir%/unit/sim_mistakes
 if HAVE_CUDA
 # Packs and unpacks with the kernels of libshunt-simkernels.so; the driver is the test's
 check_PROGRAMS += %reldir%/unit/pack
-%canon_reldir%_unit_pack_SOURCES = %reldir%/unit/pack.c cuda/pack.c cuda/packer.c cuda/pattern.c cuda/outline.c cuda/stage.c
+%canon_reldir%_unit_pack_SOURCES = %reldir%/unit/pack.c cuda/pack.c cuda/packer.c cuda/pattern.c cuda/outline.c cuda/pageable.c cuda/stage.c
 %canon_reldir%_unit_pack_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_pack_LDADD = libbase.la $(CMOCKA_LIBS)
 EXTRA_%canon_reldir%_unit_pack_DEPENDENCIES = libshunt-simkernels.la
