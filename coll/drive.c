@@ -3,6 +3,7 @@
 #include "coll/drive.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -19,7 +20,7 @@ static struct {
     pthread_mutex_t lock;
     struct shunt_work *arrived; /* all that have arrived and not left */
     struct shunt_work *running; /* the one whose kernel is in flight */
-    bool closed; /* for those that are detached: see shunt_drive_close */
+    atomic_bool closed; /* for those that are detached: see shunt_drive_close */
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- waiting ---- */
@@ -197,6 +198,11 @@ void shunt_drive_lock(void)
     pthread_mutex_lock(&process.lock);
 }
 
+bool shunt_drive_trylock(void)
+{
+    return pthread_mutex_trylock(&process.lock) == 0;
+}
+
 void shunt_drive_unlock(void)
 {
     pthread_mutex_unlock(&process.lock);
@@ -334,7 +340,7 @@ enum shunt_need shunt_drive_detached(struct shunt_arena *arena, bool check)
     enum shunt_need need = SHUNT_NEED_NOTHING;
 
     pthread_mutex_lock(&process.lock);
-    struct shunt_work *work = process.closed ? NULL : next_detached(process.arrived);
+    struct shunt_work *work = shunt_drive_closed() ? NULL : next_detached(process.arrived);
     if (work != NULL) {
         drive_locked(arena, work->device);
         if (check)
@@ -353,6 +359,11 @@ void shunt_drive_close(void)
     until.tv_sec += 1; /* whoever holds it for longer is in the driver, which must cope with that */
     if (pthread_mutex_timedlock(&process.lock, &until) != 0)
         return;
-    process.closed = true;
+    atomic_store(&process.closed, true);
     pthread_mutex_unlock(&process.lock);
+}
+
+bool shunt_drive_closed(void)
+{
+    return atomic_load_explicit(&process.closed, memory_order_relaxed);
 }

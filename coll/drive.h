@@ -49,6 +49,7 @@ void shunt_wait_a_little(struct shunt_waiter *w);
  * launch a later one without seeing it.
  */
 void shunt_drive_lock(void);
+bool shunt_drive_trylock(void);
 void shunt_drive_unlock(void);
 void shunt_drive_list(struct shunt_work *work);
 void shunt_drive_unlist(struct shunt_work *work); /* takes the lock itself */
@@ -72,6 +73,7 @@ enum shunt_need shunt_drive_detached(struct shunt_arena *arena, bool check);
  * calls do, for what it has registered with atexit may come later and use MPI as ever.
  */
 void shunt_drive_close(void);
+bool shunt_drive_closed(void);
 
 /* Of an operation that takes long: has a member died or failed, so that it cannot end by itself, or has our GPU? */
 void shunt_drive_check(struct shunt_waiter *w, struct shunt_work *work);

@@ -21,6 +21,7 @@ struct shunt_start {
     struct shunt_prepared prepared;
     struct shunt_arena *arena;
     struct shunt_board *board;
+    pthread_t caller;         /* began it */
     struct shunt_start *next; /* in the pool */
 };
 
@@ -114,6 +115,7 @@ enum shunt_status shunt_coll_start(struct shunt_arena *arena, struct shunt_board
     if (*reason == SHUNT_REASON_NONE) {
         start->arena = arena;
         start->board = board;
+        start->caller = pthread_self();
         *reason = prepare(start, task, progress);
     }
     if (*reason != SHUNT_REASON_NONE)
@@ -131,25 +133,55 @@ enum shunt_status shunt_coll_start(struct shunt_arena *arena, struct shunt_board
     return status;
 }
 
-enum shunt_start_state shunt_start_look(struct shunt_start *start)
+/*
+ * To launch may wait in the driver, for as long as another thread sits in a call that waits for the whole GPU. Who has begun the
+ * operation has asked for that. Any other thread is in some call of MPI whose end that wait may depend on.
+ */
+static bool may_launch(const struct shunt_start *start)
+{
+    return pthread_equal(start->caller, pthread_self()) || shunt_drive_closed();
+}
+
+/* Under the lock, as its end may be found by another thread, which then leaves the round. */
+static enum shunt_start_state look_locked(struct shunt_start *start)
+{
+    enum shunt_work_state state = start->work.state;
+    enum shunt_round_state round =
+        state == SHUNT_WORK_ARRIVED ? shunt_round_poll(&start->work.round) : SHUNT_ROUND_RUN;
+
+    if (round != SHUNT_ROUND_RUN)
+        return round == SHUNT_ROUND_STAGE ? SHUNT_START_STAGED : SHUNT_START_UNDECIDED;
+    return state == SHUNT_WORK_FINISHED ? SHUNT_START_DONE : SHUNT_START_RUNS;
+}
+
+static enum shunt_start_state look(struct shunt_start *start, bool wait)
 {
     enum shunt_work_state state = shunt_work_state(&start->work);
+    enum shunt_start_state answer = SHUNT_START_RUNS;
 
-    if (state != SHUNT_WORK_FINISHED) {
+    if (state != SHUNT_WORK_FINISHED && may_launch(start)) {
         shunt_drive(start->arena, start->prepared.device);
         state = shunt_work_state(&start->work);
     }
-    if (state == SHUNT_WORK_ARRIVED) {
-        /* Under the lock, as its end may be found by another thread, which then leaves the round. */
+    if (state != SHUNT_WORK_ARRIVED)
+        return state == SHUNT_WORK_FINISHED ? SHUNT_START_DONE : SHUNT_START_RUNS;
+    if (wait)
         shunt_drive_lock();
-        state = start->work.state;
-        enum shunt_round_state round =
-            state == SHUNT_WORK_ARRIVED ? shunt_round_poll(&start->work.round) : SHUNT_ROUND_RUN;
+    if (wait || shunt_drive_trylock()) {
+        answer = look_locked(start);
         shunt_drive_unlock();
-        if (round != SHUNT_ROUND_RUN)
-            return round == SHUNT_ROUND_STAGE ? SHUNT_START_STAGED : SHUNT_START_UNDECIDED;
     }
-    return state == SHUNT_WORK_FINISHED ? SHUNT_START_DONE : SHUNT_START_RUNS;
+    return answer;
+}
+
+enum shunt_start_state shunt_start_look(struct shunt_start *start)
+{
+    return look(start, true);
+}
+
+enum shunt_start_state shunt_start_glance(struct shunt_start *start)
+{
+    return look(start, false);
 }
 
 void shunt_start_veto(struct shunt_start *start)

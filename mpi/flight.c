@@ -229,13 +229,16 @@ static void land(struct flight *flight)
     end_flight(flight, status == SHUNT_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }
 
-static void look_at_all(void)
+/* wait: also for a thread that is in the driver, which may be for long. */
+static void look_at_all(bool wait)
 {
     struct flight *next;
 
     for (struct flight *flight = flights; flight; flight = next) {
         next = flight->next;
-        enum shunt_start_state state = flight->stage == GOING ? shunt_start_look(flight->start) : SHUNT_START_UNDECIDED;
+        enum shunt_start_state state = SHUNT_START_UNDECIDED;
+        if (flight->stage == GOING)
+            state = wait ? shunt_start_look(flight->start) : shunt_start_glance(flight->start);
         if (flight->stage == STAGED) {
             look_at_host(flight);
         } else if (state == SHUNT_START_STAGED) {
@@ -252,7 +255,7 @@ void shunt_flights_look(void)
     int saved = errno;
 
     if (!shunt_life_forked() && pthread_mutex_trylock(&lock) == 0) {
-        look_at_all();
+        look_at_all(false);
         pthread_mutex_unlock(&lock);
     }
     errno = saved;
@@ -284,13 +287,13 @@ void shunt_flights_fence(MPI_Comm comm)
     if (shunt_life_forked())
         return;
     pthread_mutex_lock(&lock);
-    look_at_all();
+    look_at_all(true);
     while (any_undecided(comm, false) && shunt_seconds() - start < GRACE_SECONDS) {
         shunt_board_relax(&spins);
-        look_at_all();
+        look_at_all(true);
     }
     any_undecided(comm, true);
-    look_at_all();
+    look_at_all(true);
     pthread_mutex_unlock(&lock);
     errno = saved;
 }

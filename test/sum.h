@@ -58,7 +58,8 @@ void sum_check_call(int rc, const char *call);
 void sum_make(struct sum *sum, char kind, int n);
 void sum_free(struct sum *sum);
 void sum_fill(struct sum *sum);
-void sum_call(struct sum *sum, MPI_Comm comm); /* from any thread */
+/* From any thread. MPI_Iallreduce and MPI_Wait where SUM_NONBLOCKING is in the environment. */
+void sum_call(struct sum *sum, MPI_Comm comm);
 void sum_begin(struct sum *sum, MPI_Comm comm, MPI_Request *request); /* MPI_Iallreduce */
 void sum_check(struct sum *sum);
 

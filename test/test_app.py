@@ -8,19 +8,22 @@ from harness import BUILDDIR, mpirun, preload_words, run, simulation
 
 BOTH = {"SHUNT_ALLREDUCE": "oneshot:0-4k,twoshot:4k-"}  # the small and the large sums of sum.h
 STAGED = {"SHUNT_ALLREDUCE": "staged"}
+GOING = {**BOTH, "SUM_NONBLOCKING": "1"}
 KERNEL = "shunt_ll_U32_SUM"
 
 
 @pytest.mark.sanitize
-def test_calls_that_wait_for_kernels(family):
+@pytest.mark.parametrize("settings", [BOTH, GOING], ids=["blocking", "nonblocking"])
+def test_calls_that_wait_for_kernels(family, settings):
     """cudaFree and its like, the first launch of a kernel, in other threads of ranks in Allreduce: with a peer that comes
-    only when they are through, and in a circle that opens only when a kernel gives up waiting for its peer."""
-    result = mpirun(family, 2, "check_waits", KERNEL, "late-peer", "circles", settings=BOTH)
+    only when they are through, and in a circle that opens only when a kernel gives up waiting for its peer. In a third thread
+    MPI_Recv goes on meanwhile."""
+    result = mpirun(family, 2, "check_waits", KERNEL, "late-peer", "circles", settings=settings)
     assert result.silent().ran("gpu").checked()["cases"] == 2
 
 
 @pytest.mark.sanitize
-@pytest.mark.parametrize("settings", [BOTH, STAGED], ids=["gpu", "staged"])
+@pytest.mark.parametrize("settings", [BOTH, GOING, STAGED], ids=["gpu", "nonblocking", "staged"])
 def test_order_captures_and_threads(family, settings):
     """Unfinished work of the null stream and of blocking streams before the call and a reader right after it; graphs
     captured in each mode, also during set-up; threads without a context."""
@@ -28,9 +31,10 @@ def test_order_captures_and_threads(family, settings):
     assert result.silent().ran("staged" if settings is STAGED else "gpu").checked()["cases"] == 3
 
 
-def test_several_contexts_and_gpus():
+@pytest.mark.parametrize("settings", [BOTH, GOING], ids=["blocking", "nonblocking"])
+def test_several_contexts_and_gpus(settings):
     """Buffers of one context or GPU while another is current: what cannot run on the GPUs is staged."""
-    result = mpirun("openmpi", 2, "check_app", "contexts", "gpus", gpus=4, settings=BOTH)
+    result = mpirun("openmpi", 2, "check_app", "contexts", "gpus", gpus=4, settings=settings)
     assert "a buffer of another GPU or context than the one in use" in result.silent().ran("any").stats.reasons
     assert result.stats.gpu >= 30, str(result)
 
