@@ -229,6 +229,7 @@ static void use_everything(void)
 {
     static struct gpu_block block;
     static MPI_Request persistent[2];
+    MPI_Status statuses[2];
     struct sum sum;
 
     sum_make(&sum, 'B', SUM_LARGE * 4);
@@ -240,7 +241,7 @@ static void use_everything(void)
     MPI_Recv_init(block.base + 4096, 4096, MPI_BYTE, (sum_rank + sum_size - 1) % sum_size, 5, MPI_COMM_WORLD, &persistent[1]);
     for (int i = 0; i < 3; i++) {
         MPI_Startall(2, persistent);
-        MPI_Waitall(2, persistent, MPI_STATUSES_IGNORE);
+        MPI_Waitall(2, persistent, statuses);
     }
 }
 

@@ -39,6 +39,12 @@ def test_sessions():
     assert result.out.count("sessions: good") == 2, str(result)
 
 
+def test_sessions_around_the_world():
+    """What they have in common with it on the GPUs has gone when they go on."""
+    result = life("mpich", 2, "sessions-and-world", limit=30).silent().good()
+    assert result.out.count("sessions: good") == 2 and result.stats.gpu > 0, str(result)
+
+
 @pytest.mark.parametrize("ranks, number", [(2, 10000), (4, 50)])
 def test_communicators_come_and_go(ranks, number):
     result = life("openmpi", ranks, "create-and-free", number, limit=200)
@@ -176,10 +182,12 @@ def test_finalize_in_a_thread(family):
     mpirun(family, 2, "check_ends", 0, "finalize-in-thread").silent().ran("gpu")
 
 
+@pytest.mark.parametrize("messages", ["inf", "200"], ids=["staged", "fetched"])
 @pytest.mark.parametrize("mode", ["finalize-at-exit", "reset-at-the-end"])
-def test_end_after_everything_was_used(family, mode):
-    """With blocks that peers have open, persistent requests and a thread of shunt's, when CUDA has ended or been reset."""
-    mpirun(family, 2, "check_ends", 0, mode, limit=40).silent().ran("gpu")
+def test_end_after_everything_was_used(family, mode, messages):
+    """With blocks that peers have open, persistent requests, messages, and a thread of shunt's, when CUDA has ended or been
+    reset."""
+    mpirun(family, 2, "check_ends", 0, mode, settings={"SHUNT_MESSAGE_SIZE": messages}, limit=40).silent().ran("gpu")
 
 
 def test_calls_at_exit(family):
