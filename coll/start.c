@@ -217,3 +217,64 @@ enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcom
     give_start(start);
     return status;
 }
+
+/* ---- operations that are begun many times ---- */
+
+static bool agree(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
+{
+    unsigned long long a, b;
+
+    (void)context;
+    for (int i = 1; i < n; i++) {
+        if (shunt_posts_differ(posts[0], posts[i], &a, &b) != NULL) {
+            verdict->reason = SHUNT_REASON_MISMATCH;
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum shunt_reason await_agreement(struct shunt_waiter *w, struct shunt_round *round)
+{
+    enum shunt_round_state state;
+    enum shunt_reason reason = SHUNT_REASON_NONE;
+
+    while ((state = shunt_round_poll(round)) == SHUNT_ROUND_UNDECIDED)
+        shunt_wait_a_little(w);
+    if (state == SHUNT_ROUND_STAGE)
+        reason = shunt_round_verdict(round)->reason;
+    if (reason == SHUNT_REASON_MISMATCH)
+        shunt_mismatch_say(round);
+    shunt_round_leave(round);
+    return reason;
+}
+
+enum shunt_reason shunt_coll_agree(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                   const struct shunt_progress *progress, uint64_t *sequence)
+{
+    struct shunt_waiter w = { .arena = arena, .board = board, .progress = progress, .patience = SHUNT_PATIENCE };
+    enum shunt_reason reason = find_trouble(arena, board), ignored;
+    struct shunt_prepared prepared;
+    struct shunt_round round;
+    struct shunt_post post;
+
+    if (reason == SHUNT_REASON_NONE && !shunt_helper_ensure(arena))
+        reason = SHUNT_REASON_PEER_VETO;
+    if (reason == SHUNT_REASON_NONE)
+        reason = shunt_prepare(&w, task, &prepared);
+    if (reason != SHUNT_REASON_NONE) {
+        shunt_board_pass(board);
+        return reason;
+    }
+    /* A buffer is offered to the peers on its second use, and of this one it is known that there will be one. */
+    for (int use = 0; use < 2; use++)
+        shunt_prepare_post(arena, board, prepared.device, task, &post);
+    if (shunt_board_arrive(board, &post, agree, NULL, &round, &reason) != SHUNT_OK)
+        return reason;
+    *sequence = round.sequence;
+    reason = await_agreement(&w, &round);
+    /* All have offered theirs before they arrived. */
+    for (int q = 0; reason == SHUNT_REASON_NONE && q < shunt_board_size(board); q++)
+        shunt_peer_open(arena, prepared.slots[q], &ignored);
+    return reason;
+}

@@ -13,18 +13,21 @@
 
 /* What a call needs afterwards; of the records found each has one reference. */
 struct watch {
-    MPI_Status *statuses; /* the program's, or our own */
+    MPI_Status *statuses;  /* the program's, or our own */
+    MPI_Request *handles;  /* room for as many: what the host is called with in place of some of the program's */
     struct shunt_request *of[]; /* by place in the program's array; NULL: none of ours */
 };
 
 static struct watch *make_watch(struct shunt_wait *wait)
 {
     size_t n = (size_t)wait->n_requests, head = sizeof(struct watch) + n * sizeof(struct shunt_request *);
-    struct watch *watch = malloc(head + n * sizeof(MPI_Status));
+    size_t all = head + n * (sizeof(MPI_Status) + sizeof(MPI_Request));
+    struct watch *watch = malloc(all);
 
     if (!watch)
         return NULL;
-    memset(watch, 0, head + n * sizeof(MPI_Status));
+    memset(watch, 0, all);
+    watch->handles = (MPI_Request *)((char *)watch + head + n * sizeof(MPI_Status));
     if (wait->statuses == MPI_STATUS_IGNORE || wait->statuses == MPI_STATUSES_IGNORE)
         wait->statuses = (MPI_Status *)((char *)watch + head);
     watch->statuses = wait->statuses;
@@ -54,6 +57,55 @@ static void drop_watch(struct watch *watch, int n)
     free(watch);
 }
 
+/* ---- what stands for a request ---- */
+
+static bool is_inactive(struct shunt_request *request)
+{
+    return request->persistent && !atomic_load(&request->active);
+}
+
+/*
+ * What the host's call gets for number i. One that is inactive is as if it was not there, as MPI has it; MPICH 4.0 waits for
+ * inactive collectives. One that flies is known to the host by its face.
+ */
+static MPI_Request stand_in(const struct shunt_wait *wait, const struct watch *watch, int i)
+{
+    struct shunt_request *request = watch->of[i];
+
+    if (!request || !request->persistent)
+        return wait->requests[i];
+    if (is_inactive(request))
+        return MPI_REQUEST_NULL;
+    return request->face != MPI_REQUEST_NULL ? request->face : wait->requests[i];
+}
+
+static bool any_stands_in(const struct shunt_wait *wait, const struct watch *watch)
+{
+    for (int i = 0; i < wait->n_requests; i++)
+        if (watch->of[i] && stand_in(wait, watch, i) != wait->requests[i])
+            return true;
+    return false;
+}
+
+/* The program's array changes as if the host had been called with that. */
+static int call_with_others(struct shunt_wait *wait, struct watch *watch)
+{
+    MPI_Request *handles = wait->requests;
+
+    for (int i = 0; i < wait->n_requests; i++)
+        watch->handles[i] = stand_in(wait, watch, i);
+    wait->requests = watch->handles;
+    int rc = shunt_poll_call(wait);
+    wait->requests = handles;
+    for (int i = 0; i < wait->n_requests; i++) {
+        if (stand_in(wait, watch, i) == handles[i])
+            handles[i] = watch->handles[i];
+        else if (watch->handles[i] == MPI_REQUEST_NULL)
+            watch->of[i]->face = MPI_REQUEST_NULL; /* the host has completed it */
+    }
+    return rc;
+}
+
 /* ---- what has completed ---- */
 
 /* Does the call leave requests as they are? */
@@ -80,7 +132,7 @@ static int settle(const struct shunt_wait *wait, struct watch *watch, int i, int
     struct shunt_request *request = watch->of[i];
     int class = MPI_SUCCESS;
 
-    if (!request)
+    if (!request || is_inactive(request))
         return MPI_SUCCESS;
     if (error != MPI_SUCCESS) {
         shunt_host.Error_class(error, &class);
@@ -101,6 +153,8 @@ static int settle(const struct shunt_wait *wait, struct watch *watch, int i, int
         shunt_host.Request_free(&wait->requests[i]);
     if (!request->persistent && wait->requests[i] == MPI_REQUEST_NULL)
         shunt_request_forget(request);
+    if (!is_question(wait->id))
+        atomic_store(&request->active, false);
     return rc;
 }
 
@@ -191,18 +245,66 @@ static int start_requests(struct shunt_wait *wait, struct watch *watch)
         if (rc != MPI_SUCCESS || atomic_exchange(&request->pending, true)) {
             shunt_request_drop(request);
             watch->of[i] = NULL;
-        } else if (request->kind->start) {
-            rc = request->kind->start(request);
+            continue;
         }
+        atomic_store(&request->active, true);
+        if (request->kind->start)
+            rc = request->kind->start(request);
     }
     return rc;
+}
+
+static void unstart_request(struct shunt_request *request)
+{
+    atomic_store(&request->active, false);
+    atomic_store(&request->pending, false);
 }
 
 static void unstart_requests(const struct shunt_wait *wait, struct watch *watch)
 {
     for (int i = 0; i < wait->n_requests; i++)
         if (watch->of[i])
-            atomic_store(&watch->of[i]->pending, false);
+            unstart_request(watch->of[i]);
+}
+
+/* Number i alone. */
+static int start_one(const struct shunt_wait *wait, struct watch *watch, int i)
+{
+    struct shunt_request *request = watch->of[i];
+    bool starts = request && !atomic_exchange(&request->pending, true);
+    int rc = MPI_SUCCESS;
+
+    if (starts)
+        atomic_store(&request->active, true);
+    if (starts && request->kind->fly) {
+        rc = request->kind->fly(request);
+    } else {
+        if (starts && request->kind->start)
+            rc = request->kind->start(request);
+        if (rc == MPI_SUCCESS)
+            rc = shunt_host.Start(&wait->requests[i]);
+    }
+    if (starts && rc != MPI_SUCCESS)
+        unstart_request(request);
+    return rc;
+}
+
+/* With some that the host does not start. */
+static int start_each(const struct shunt_wait *wait, struct watch *watch)
+{
+    int rc = MPI_SUCCESS;
+
+    for (int i = 0; i < wait->n_requests && rc == MPI_SUCCESS; i++)
+        rc = start_one(wait, watch, i);
+    return rc;
+}
+
+static bool any_flies(const struct shunt_wait *wait, const struct watch *watch)
+{
+    for (int i = 0; i < wait->n_requests; i++)
+        if (watch->of[i] && watch->of[i]->kind->fly)
+            return true;
+    return false;
 }
 
 static bool is_start(enum shunt_call_id id)
@@ -240,13 +342,21 @@ static int prepare_call(struct shunt_wait *wait, struct watch *watch)
     return rc;
 }
 
-/* While there are flights or receives: what has ended is complete now, and a call that waits is a loop. True: it is done. */
-static bool wait_in_flight(struct shunt_wait *wait, struct watch *watch, int *rc)
+/*
+ * While there are flights or receives: what has ended is complete now, and a call that waits is a loop; and where other handles
+ * stand for the program's. True: it is done.
+ */
+static bool complete_here(struct shunt_wait *wait, struct watch *watch, int *rc)
 {
-    shunt_flights_look();
-    if (!shunt_poll_waits(wait->id))
+    bool flights = __atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0;
+    bool loops = flights || __atomic_load_n(&shunt_requests_fetching, __ATOMIC_RELAXED) > 0;
+
+    if (flights)
+        shunt_flights_look();
+    bool others = watch && shunt_poll_completes(wait->id) && any_stands_in(wait, watch);
+    if (!others && !(loops && shunt_poll_waits(wait->id)))
         return false;
-    *rc = shunt_poll_wait(wait);
+    *rc = others ? call_with_others(wait, watch) : shunt_poll_call(wait);
     if (watch)
         *rc = shunt_hook_done_after(wait, watch, *rc);
     return true;
@@ -280,6 +390,10 @@ bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
     if (!find_watched(wait, &watch)) {
         *rc = shunt_comm_fail(MPI_COMM_SELF);
         over = true;
+    } else if (watch && is_start(wait->id) && any_flies(wait, watch)) {
+        *rc = start_each(wait, watch);
+        drop_watch(watch, wait->n_requests);
+        over = true;
     } else if (watch) {
         *rc = prepare_call(wait, watch);
         if (*rc == MPI_SUCCESS && (over = is_early(wait, watch)))
@@ -290,9 +404,7 @@ bool shunt_hook_done_before(struct shunt_wait *wait, int *rc, void **kept)
     }
     *kept = over ? NULL : watch;
     errno = saved;
-    return over || ((__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0 ||
-                     __atomic_load_n(&shunt_requests_fetching, __ATOMIC_RELAXED) > 0) &&
-                    wait_in_flight(wait, watch, rc));
+    return over || complete_here(wait, watch, rc);
 }
 
 int shunt_hook_done_after(const struct shunt_wait *wait, void *kept, int rc)
@@ -301,6 +413,8 @@ int shunt_hook_done_after(const struct shunt_wait *wait, void *kept, int rc)
     int saved = errno, ours = MPI_SUCCESS;
 
     if (wait->id == SHUNT_CALL_Request_free) {
+        if (wait->requests[0] == MPI_REQUEST_NULL && watch->of[0]->face != MPI_REQUEST_NULL)
+            shunt_host.Request_free(&watch->of[0]->face);
         if (wait->requests[0] == MPI_REQUEST_NULL)
             shunt_request_forget(watch->of[0]);
     } else if (is_start(wait->id)) {

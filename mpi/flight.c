@@ -14,10 +14,12 @@
 #include "mpi/device.h"
 #include "mpi/float16.h"
 #include "mpi/image.h"
+#include "mpi/kept.h"
 #include "mpi/life.h"
 #include "mpi/operation.h"
+#include "mpi/repeat.h"
 #include "mpi/request.h"
-#include "mpi/types.h"
+#include "mpi/tally.h"
 
 /* How long a host call that cannot be a loop waits for a decision: ranks that begin together need some microseconds. */
 #define GRACE_SECONDS 200e-6
@@ -32,23 +34,19 @@ enum stage {
 };
 
 struct flight {
-    struct shunt_request request; /* under the program's handle */
+    struct shunt_request request; /* under the program's handle; of starts only `comm` */
     MPI_Request face;             /* the generalized request */
+    struct shunt_operation *persistent; /* whose start this is, or NULL: then `kept` has the call */
     enum stage stage;
     struct shunt_start *start; /* of GOING */
-    struct shunt_call call;    /* as it came, for the host; datatypes are duplicates where the program may free them */
-    struct shunt_rows rows;
-    MPI_Datatype types[2]; /* these duplicates, or MPI_DATATYPE_NULL */
+    struct shunt_kept kept;
     enum shunt_coll coll;
     uint64_t bytes;
-    struct shunt_operation *operation; /* of STAGED: the images; NULL if there are none */
+    struct shunt_operation *operation; /* of STAGED: the images; NULL if there are none. Of starts `persistent` */
     MPI_Request host;
     int error; /* of ENDED */
     struct flight *next;
 };
-
-static const bool rows_forms[SHUNT_NCALLS] = { SHUNT_CALL_ROWS };
-static const bool two_types[SHUNT_NCALLS] = { SHUNT_CALL_TWO_TYPES };
 
 int shunt_flights;
 
@@ -107,13 +105,6 @@ static const struct shunt_request_kind kind = { .done = done, .lent = true, .rel
 
 /* ---- its end, under the lock ---- */
 
-static void free_types(struct flight *flight)
-{
-    for (int i = 0; i < 2; i++)
-        if (flight->types[i] != MPI_DATATYPE_NULL)
-            shunt_host.Type_free(&flight->types[i]);
-}
-
 static void take_out(struct flight *flight)
 {
     struct flight **at = &flights;
@@ -125,17 +116,24 @@ static void take_out(struct flight *flight)
     __atomic_sub_fetch(&shunt_flights, 1, __ATOMIC_RELAXED);
 }
 
-/* The program's next completion call finds it; then the flight is freed. */
+/* The program's next completion call finds it, by the face; what a start was has no other use then. */
 static void end_flight(struct flight *flight, int error)
 {
-    if (flight->operation)
-        shunt_operation_release(flight->operation);
-    flight->operation = NULL;
-    free_types(flight);
+    MPI_Request face = flight->face;
+
     take_out(flight);
-    flight->error = error;
-    flight->stage = ENDED;
-    shunt_host.Grequest_complete(flight->face);
+    if (flight->persistent) {
+        flight->persistent->error = error;
+        free(flight);
+    } else {
+        if (flight->operation)
+            shunt_operation_release(flight->operation);
+        flight->operation = NULL;
+        shunt_kept_release(&flight->kept);
+        flight->error = error;
+        flight->stage = ENDED;
+    }
+    shunt_host.Grequest_complete(face);
 }
 
 static void count_run(const struct flight *flight, unsigned path)
@@ -145,9 +143,27 @@ static void count_run(const struct flight *flight, unsigned path)
 
 /* ---- staging, under the lock ---- */
 
+/* Starts need not be in order: the host's requests of persistent collectives have been made in order. */
+static void start_staged(struct flight *flight, enum shunt_reason reason)
+{
+    struct shunt_operation *operation = flight->persistent;
+
+    flight->stage = STAGED;
+    flight->operation = operation;
+    flight->host = operation->request.handle;
+    shunt_tally_staged(&operation->repeat->kept.call, &operation->images, reason);
+    int rc = shunt_images_fill(&operation->images) == SHUNT_OK ? shunt_host.Start(&flight->host) : MPI_ERR_OTHER;
+    if (rc != MPI_SUCCESS)
+        end_flight(flight, rc);
+}
+
 static void begin_staged(struct flight *flight, enum shunt_reason reason)
 {
-    struct shunt_call call = flight->call;
+    if (flight->persistent) {
+        start_staged(flight, reason);
+        return;
+    }
+    struct shunt_call call = flight->kept.call;
     enum shunt_status status = shunt_operation_make(&call, reason, &flight->operation);
 
     if (status != SHUNT_OK && status != SHUNT_PASS) {
@@ -207,7 +223,7 @@ static void settle_older(const struct flight *flight)
 
     for (struct flight *older = flights; older != flight; older = next) {
         next = older->next;
-        if (older->stage != GOING || older->request.comm != flight->request.comm)
+        if (older->stage != GOING || older->persistent || older->request.comm != flight->request.comm)
             continue;
         if (is_undecided(older))
             shunt_start_veto(older->start);
@@ -242,7 +258,8 @@ static void look_at_all(bool wait)
         if (flight->stage == STAGED) {
             look_at_host(flight);
         } else if (state == SHUNT_START_STAGED) {
-            settle_older(flight);
+            if (!flight->persistent)
+                settle_older(flight);
             stage_flight(flight);
         } else if (state == SHUNT_START_DONE) {
             land(flight);
@@ -300,40 +317,16 @@ void shunt_flights_fence(MPI_Comm comm)
 
 /* ---- beginning ---- */
 
-/* The program may free the datatype of a call at once. Ours and the predefined ones stay. */
-static bool keep_type(MPI_Datatype *type, MPI_Datatype *duplicate)
-{
-    const struct shunt_mpi_type *found = *type == MPI_DATATYPE_NULL ? NULL : shunt_types_find(*type);
-
-    *duplicate = MPI_DATATYPE_NULL;
-    if (*type == MPI_DATATYPE_NULL || found)
-        return true;
-    if (shunt_host.Type_dup(*type, duplicate) != MPI_SUCCESS)
-        return false;
-    *type = *duplicate;
-    return true;
-}
-
-static struct flight *make_flight(const struct shunt_call *call, const struct shunt_task *task)
+static struct flight *make_flight(MPI_Comm comm, enum shunt_coll coll)
 {
     struct flight *flight = calloc(1, sizeof *flight);
 
     if (!flight)
         return NULL;
-    flight->request = (struct shunt_request){ .kind = &kind, .comm = call->comm };
-    flight->call = *call;
-    if (rows_forms[call->id]) {
-        flight->rows = *call->rows;
-        flight->call.rows = &flight->rows;
-    }
-    flight->coll = task->coll;
-    flight->bytes = task->count * shunt_type_size(task->type);
-    flight->types[0] = flight->types[1] = MPI_DATATYPE_NULL;
-    if (keep_type(&flight->call.datatype, &flight->types[0]) &&
-        (!two_types[call->id] || keep_type(&flight->call.recvtype, &flight->types[1])) &&
-        shunt_host.Grequest_start(query_face, free_face, cancel_face, NULL, &flight->face) == MPI_SUCCESS)
+    flight->request = (struct shunt_request){ .kind = &kind, .comm = comm };
+    flight->coll = coll;
+    if (shunt_host.Grequest_start(query_face, free_face, cancel_face, NULL, &flight->face) == MPI_SUCCESS)
         return flight;
-    free_types(flight);
     free(flight);
     return NULL;
 }
@@ -342,18 +335,36 @@ static void drop_flight(struct flight *flight)
 {
     shunt_host.Grequest_complete(flight->face);
     shunt_host.Request_free(&flight->face);
-    free_types(flight);
     free(flight);
+}
+
+static struct flight *make_nonblocking(const struct shunt_call *call, const struct shunt_task *task)
+{
+    struct flight *flight = make_flight(call->comm, task->coll);
+
+    if (!flight)
+        return NULL;
+    flight->bytes = task->count * shunt_type_size(task->type);
+    if (shunt_kept_make(call, &flight->kept))
+        return flight;
+    drop_flight(flight);
+    return NULL;
+}
+
+static void list_flight(struct flight *flight)
+{
+    struct flight **at = &flights;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = flight;
+    __atomic_add_fetch(&shunt_flights, 1, __ATOMIC_RELAXED);
 }
 
 static int enter_flight(struct flight *flight, MPI_Request *handle)
 {
     pthread_mutex_lock(&lock);
-    struct flight **at = &flights;
-    while (*at)
-        at = &(*at)->next;
-    *at = flight;
-    __atomic_add_fetch(&shunt_flights, 1, __ATOMIC_RELAXED);
+    list_flight(flight);
     flight->request.handle = flight->face;
     *handle = flight->face;
     int rc = shunt_request_track(&flight->request);
@@ -367,7 +378,7 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
                   enum shunt_reason *reason)
 {
     struct shunt_progress progress = shunt_device_progress(call);
-    struct flight *flight = make_flight(call, task);
+    struct flight *flight = make_nonblocking(call, task);
 
     if (!flight) {
         *reason = SHUNT_REASON_PEER_VETO;
@@ -385,6 +396,7 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
         *reason = SHUNT_REASON_NONE;
     }
     if (*reason != SHUNT_REASON_NONE) {
+        shunt_kept_release(&flight->kept);
         drop_flight(flight);
         return false;
     }
@@ -411,6 +423,57 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
         return begin(call, comm, &task, rc, reason);
     shunt_board_pass(comm->board);
     return false;
+}
+
+/* ---- starting persistent ones ---- */
+
+/* On the GPUs; answers why not. */
+static enum shunt_reason try_start(struct flight *flight, struct shunt_repeat *repeat)
+{
+    struct shunt_progress progress = shunt_device_progress(&repeat->kept.call);
+    enum shunt_reason reason = repeat->reason;
+    struct shunt_task task;
+
+    if (reason != SHUNT_REASON_NONE)
+        return reason;
+    /* Other memory may lie at that address by now. */
+    if (!shunt_device_task(&repeat->kept.call, &repeat->comm, &task, &reason) && reason == SHUNT_REASON_NONE)
+        reason = SHUNT_REASON_MIXED_BUFFERS;
+    if (reason != SHUNT_REASON_NONE) {
+        shunt_board_pass(repeat->comm.board);
+        return reason;
+    }
+    flight->bytes = task.count * shunt_type_size(task.type);
+    if (repeat->comm.size > 1) {
+        shunt_coll_start(shunt_life_arena(), repeat->comm.board, &task, &progress, &flight->start, &reason);
+        return reason;
+    }
+    if (!shunt_device_copy(&task))
+        return SHUNT_REASON_CONTEXT;
+    flight->stage = ENDED;
+    count_run(flight, SHUNT_PATH_LOCAL);
+    return SHUNT_REASON_NONE;
+}
+
+int shunt_flight_start(struct shunt_operation *operation)
+{
+    const unsigned family = shunt_call_family(operation->repeat->kept.call.id);
+    struct flight *flight = make_flight(operation->request.comm, shunt_call_coll(family));
+
+    if (!flight)
+        return shunt_operation_fail(operation->request.comm);
+    flight->persistent = operation;
+    operation->request.face = flight->face;
+    operation->error = MPI_SUCCESS;
+    enum shunt_reason reason = try_start(flight, operation->repeat);
+    pthread_mutex_lock(&lock);
+    list_flight(flight);
+    if (reason != SHUNT_REASON_NONE)
+        start_staged(flight, reason);
+    else if (flight->stage == ENDED)
+        end_flight(flight, MPI_SUCCESS);
+    pthread_mutex_unlock(&lock);
+    return MPI_SUCCESS;
 }
 
 /* ---- the end of MPI ---- */

@@ -23,6 +23,13 @@
  */
 bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *reason);
 
+/*
+ * Start a persistent collective that has a `repeat`. Its request has a face from then on, until the program is told of its end.
+ * Answers an MPI error.
+ */
+struct shunt_operation;
+int shunt_flight_start(struct shunt_operation *operation);
+
 /* At the end of MPI: wait for those under way, but not for ever. */
 void shunt_flights_finish(void);
 

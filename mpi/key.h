@@ -32,6 +32,7 @@ enum shunt_kind {
     SHUNT_KIND_GRAPH,
     SHUNT_KIND_DIST_GRAPH,
     SHUNT_KIND_FROM_GROUP,
+    SHUNT_KIND_PERSISTENT, /* no communicator: the board of a persistent operation */
     SHUNT_KIND_DYNAMIC, /* spawn, accept, connect, join: members of other worlds, no key */
     SHUNT_NKINDS
 };

@@ -30,6 +30,8 @@ mpi_sources += \
 	%reldir%/idup.h \
 	%reldir%/image.c \
 	%reldir%/image.h \
+	%reldir%/kept.c \
+	%reldir%/kept.h \
 	%reldir%/key.c \
 	%reldir%/key.h \
 	%reldir%/life.c \
@@ -56,6 +58,8 @@ mpi_sources += \
 	%reldir%/probe.c \
 	%reldir%/query.c \
 	%reldir%/query.h \
+	%reldir%/repeat.c \
+	%reldir%/repeat.h \
 	%reldir%/request.c \
 	%reldir%/request.h \
 	%reldir%/shim.h \

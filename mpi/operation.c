@@ -60,6 +60,7 @@ static int start_operation(struct shunt_request *request)
 void shunt_operation_release(struct shunt_operation *operation)
 {
     shunt_images_release(&operation->images);
+    shunt_repeat_release(operation->repeat);
     free(operation->partitions.returned);
     free(operation);
 }
@@ -72,6 +73,26 @@ static void release_operation(struct shunt_request *request)
 static const struct shunt_request_kind kind = {
     .done = end_operation,
     .start = start_operation,
+    .lent = true,
+    .release = release_operation,
+};
+
+/* A flight has copied back what there was to copy. */
+static int end_repeated(struct shunt_request *request, int error, const MPI_Status *status)
+{
+    (void)error;
+    (void)status;
+    return operation_of(request)->error == MPI_SUCCESS ? MPI_SUCCESS : shunt_operation_fail(request->comm);
+}
+
+static int fly(struct shunt_request *request)
+{
+    return shunt_flight_start(operation_of(request));
+}
+
+static const struct shunt_request_kind repeated_kind = {
+    .done = end_repeated,
+    .fly = fly,
     .lent = true,
     .release = release_operation,
 };
@@ -117,7 +138,8 @@ static enum shunt_status prepare_operation(struct shunt_call *call, enum shunt_r
                                            : shunt_images_make(call, &operation->images);
     if (status != SHUNT_OK)
         return status;
-    shunt_tally_staged(call, &operation->images, reason);
+    if (reason != SHUNT_REASON_NONE)
+        shunt_tally_staged(call, &operation->images, reason);
     if (tells_nothing(call->id))
         status = fill_written(&operation->images);
     /* What is to be started, too: MPICH 4.0 copies the root's own part in Gather_init. */
@@ -188,13 +210,37 @@ bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
     return may_be_device(call) && stage_issue(call, SHUNT_REASON_NO_ALGORITHM, rc, kept);
 }
 
+/* The host makes its own, too: on images, as starts that are staged need. */
+static bool make_repeated(struct shunt_call *call, int *rc, void **kept)
+{
+    int saved = errno;
+    struct shunt_repeat *repeat = shunt_repeat_make(call);
+
+    errno = saved;
+    shunt_flights_before(call->comm);
+    bool done = stage_issue(call, repeat ? SHUNT_REASON_NONE : SHUNT_REASON_PEER_VETO, rc, kept);
+    struct shunt_operation *operation = *kept;
+    if (done || !operation || !repeat) {
+        shunt_repeat_release(repeat);
+        return done;
+    }
+    operation->repeat = repeat;
+    operation->request.kind = &repeated_kind;
+    return false;
+}
+
 /* What the GPUs do not take is the host's next collective on this communicator. */
 bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept)
 {
     enum shunt_reason reason = SHUNT_REASON_NO_ALGORITHM;
-    bool device = may_be_device(call), done = false;
+    bool device = may_be_device(call) && !shunt_life_forked(), done = false;
 
-    if (device && !persistent_forms[call->id] && !shunt_life_forked()) {
+    if (device && persistent_forms[call->id]) {
+        done = make_repeated(call, rc, kept);
+        shunt_float16_replace(call);
+        return done;
+    }
+    if (device) {
         int saved = errno;
         done = shunt_flight_begin(call, rc, &reason);
         errno = saved;

@@ -11,6 +11,7 @@
 
 #include "base/reasons.h"
 #include "mpi/image.h"
+#include "mpi/repeat.h"
 #include "mpi/request.h"
 
 /* Of partitioned operations: what each partition has. */
@@ -26,10 +27,13 @@ struct shunt_operation {
     struct shunt_images images;
     bool by_status; /* of what is written the status says how much has come */
     struct shunt_partitions partitions;
+    struct shunt_repeat *repeat; /* of persistent collectives, which all have one; else NULL. Owned */
+    int error;                   /* that the last start of it has ended with */
 };
 
 /*
- * Make the operation of a call, with images in the call in place of staged buffers, and filled. It is staged for `reason`.
+ * Make the operation of a call, with images in the call in place of staged buffers, and filled. It is staged for `reason`; with
+ * NONE it is not known yet whether it is.
  * PASS: nothing is staged, and the call is as it was.
  */
 enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,

@@ -50,30 +50,58 @@ bool shunt_poll_waits(enum shunt_call_id id)
     return id == SHUNT_CALL_Wait || id == SHUNT_CALL_Waitall || id == SHUNT_CALL_Waitany || id == SHUNT_CALL_Waitsome;
 }
 
-/* One look of the host at all of them. *over: the call that waits would have returned. */
-static int test_once(const struct shunt_wait *wait, int *over)
+bool shunt_poll_completes(enum shunt_call_id id)
 {
-    int rc;
+    switch (id) {
+    case SHUNT_CALL_Test:
+    case SHUNT_CALL_Testall:
+    case SHUNT_CALL_Testany:
+    case SHUNT_CALL_Testsome:
+    case SHUNT_CALL_Request_get_status:
+    case SHUNT_CALL_Request_get_status_all:
+    case SHUNT_CALL_Request_get_status_any:
+    case SHUNT_CALL_Request_get_status_some: return true;
+    default: return shunt_poll_waits(id);
+    }
+}
+
+/* One look of the host at all of them. *over: a call that waits would have returned. */
+static int call_once(const struct shunt_wait *wait, int *over)
+{
+    const int n = wait->n_requests;
+    MPI_Request *const requests = wait->requests;
+    int *flag = wait->flag ? wait->flag : over, rc;
 
     switch (wait->id) {
-    case SHUNT_CALL_Wait: return shunt_host.Test(wait->requests, over, wait->statuses);
-    case SHUNT_CALL_Waitall: return shunt_host.Testall(wait->n_requests, wait->requests, over, wait->statuses);
+    case SHUNT_CALL_Wait:
+    case SHUNT_CALL_Test: return shunt_host.Test(requests, flag, wait->statuses);
+    case SHUNT_CALL_Waitall:
+    case SHUNT_CALL_Testall: return shunt_host.Testall(n, requests, flag, wait->statuses);
     case SHUNT_CALL_Waitany:
-        return shunt_host.Testany(wait->n_requests, wait->requests, wait->index, over, wait->statuses);
+    case SHUNT_CALL_Testany: return shunt_host.Testany(n, requests, wait->index, flag, wait->statuses);
+    case SHUNT_CALL_Request_get_status: return shunt_host.Request_get_status(*requests, flag, wait->statuses);
+    case SHUNT_CALL_Request_get_status_all:
+        return shunt_host.Request_get_status_all(n, requests, flag, wait->statuses);
+    case SHUNT_CALL_Request_get_status_any:
+        return shunt_host.Request_get_status_any(n, requests, wait->index, flag, wait->statuses);
+    case SHUNT_CALL_Request_get_status_some:
+        return shunt_host.Request_get_status_some(n, requests, wait->index, wait->indices, wait->statuses);
     default:
-        rc = shunt_host.Testsome(wait->n_requests, wait->requests, wait->index, wait->indices, wait->statuses);
+        rc = shunt_host.Testsome(n, requests, wait->index, wait->indices, wait->statuses);
         *over = *wait->index != 0; /* or undefined: none is active */
         return rc;
     }
 }
 
-int shunt_poll_wait(const struct shunt_wait *wait)
+int shunt_poll_call(const struct shunt_wait *wait)
 {
+    bool waits = shunt_poll_waits(wait->id);
     unsigned spins = 0;
     int over = 0, rc;
 
-    while ((rc = test_once(wait, &over)) == MPI_SUCCESS && !over)
+    while ((rc = call_once(wait, &over)) == MPI_SUCCESS && waits && !over)
         wait_turn(&spins);
-    shunt_deliveries_drain();
+    if (waits)
+        shunt_deliveries_drain();
     return rc;
 }

@@ -8,7 +8,10 @@
 /* Is this call one that waits for requests? */
 bool shunt_poll_waits(enum shunt_call_id id);
 
-/* The host's call, as a loop. Answers its error. */
-int shunt_poll_wait(const struct shunt_wait *wait);
+/* Is it one that completes requests, or says whether they are complete? */
+bool shunt_poll_completes(enum shunt_call_id id);
+
+/* The host's call of such a kind; one that waits is a loop. Answers its error. */
+int shunt_poll_call(const struct shunt_wait *wait);
 
 #endif

@@ -91,6 +91,7 @@ int shunt_request_track(struct shunt_request *request)
     void *stale = NULL;
 
     request->references = 1;
+    request->face = MPI_REQUEST_NULL;
     atomic_store(&request->pending, !request->persistent);
     __atomic_add_fetch(&shunt_requests_tracked, 1, __ATOMIC_RELAXED);
     pthread_mutex_lock(&lock);
@@ -144,10 +145,13 @@ static bool has_ended(struct shunt_request *request)
     MPI_Status status = { .MPI_ERROR = MPI_SUCCESS };
     int flag = 0;
 
+    bool flies = request->face != MPI_REQUEST_NULL;
     if ((request->kind->ready && !request->kind->ready(request)) ||
-        shunt_host.Request_get_status(request->handle, &flag, &status) != MPI_SUCCESS || !flag)
+        shunt_host.Request_get_status(flies ? request->face : request->handle, &flag, &status) != MPI_SUCCESS || !flag)
         return false;
     shunt_request_end(request, status.MPI_ERROR, &status);
+    if (flies)
+        shunt_host.Request_free(&request->face);
     shunt_host.Request_free(&request->handle);
     return true;
 }
@@ -196,6 +200,7 @@ void shunt_requests_drain(MPI_Comm comm)
     double end = shunt_seconds() + PATIENCE;
 
     while (shunt_seconds() < end && has_orphan(comm)) {
+        shunt_flights_look();
         shunt_requests_look();
         sched_yield();
     }

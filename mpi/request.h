@@ -25,6 +25,8 @@ struct shunt_request_kind {
     void (*ended)(struct shunt_request *request, int error, const MPI_Status *status);
     /* Persistent requests: the host is about to start it. NULL: nothing to do. */
     int (*start)(struct shunt_request *request);
+    /* Persistent ones that the host does not start: start it. It has a face then. */
+    int (*fly)(struct shunt_request *request);
     /* Partitioned ones: this partition is about to be ready, or has arrived. Several threads at once. NULL: nothing. */
     int (*piece)(struct shunt_request *request, int partition);
     /* May the program learn of the end already, as far as this side is concerned? Asked before the host. NULL: yes. */
@@ -45,7 +47,9 @@ struct shunt_request {
     MPI_Comm comm; /* whose end must wait for it; or MPI_COMM_NULL */
     bool persistent;
     bool wrapped;        /* it is a persistent one of the host, and the program does not know: it ends as any other */
+    MPI_Request face;    /* persistent: of the host's calls, in place of the handle while it flies; or MPI_REQUEST_NULL */
     atomic_bool pending; /* started, and `done` has not been called */
+    atomic_bool active;  /* persistent: started, and the program has not been told of its end by what makes it inactive */
     int references;      /* of the table or the orphans, and of calls that watch it; under the table's lock */
     struct shunt_request *next; /* among the orphans */
 };

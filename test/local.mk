@@ -135,7 +135,7 @@ flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
 staging_sources = mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
 	mpi/covered.c mpi/device.c mpi/packed.c coll/colls.c $(flatten_sources)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
-icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/flight.c $(staging_sources)
+icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/flight.c mpi/kept.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/completion.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
@@ -210,11 +210,11 @@ endif
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = bench_types check_accesses check_allreduce check_app check_collectives check_comms \
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
-	check_life check_memory check_messages check_packing check_requests check_rows \
+	check_life check_memory check_messages check_packing check_repeats check_requests check_rows \
 	check_starts check_threads check_types \
 	check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives staged requests flights types float16 memory faults levels topo life messages linger ll128 app clients mpi4py
+process_tests = checker allreduce collectives staged requests flights repeats types float16 memory faults levels topo life messages linger ll128 app clients mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(addprefix $(srcdir)/%reldir%/,form.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \

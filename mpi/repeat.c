@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a persistent collective needs to be started on the GPUs; repeat.h. */
+#include "mpi/repeat.h"
+
+#include <stdlib.h>
+
+#include "coll/start.h"
+#include "mpi/device.h"
+#include "mpi/life.h"
+
+/* Why this rank cannot take part, as far as it knows alone. */
+static enum shunt_reason find_obstacle(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_task *task)
+{
+    enum shunt_reason reason = SHUNT_REASON_NONE;
+
+    if (!shunt_device_serves(call) || !shunt_device_task(call, comm, task, &reason))
+        return reason != SHUNT_REASON_NONE ? reason : SHUNT_REASON_NO_ALGORITHM;
+    if (shunt_life_arena())
+        shunt_arena_set_device_used(shunt_life_arena());
+    return reason != SHUNT_REASON_NONE ? reason : comm->reason;
+}
+
+/* Each opens the board now and closes it at the end: it is freed when all have. */
+static enum shunt_reason open_board(struct shunt_repeat *repeat, const struct shunt_comm *comm, uint64_t sequence)
+{
+    const struct shunt_origin origin = {
+        .kind = SHUNT_KIND_PERSISTENT, .parent = comm->key, .count = (uint32_t)sequence
+    };
+    int slots[SHUNT_BOARD_RANKS];
+
+    for (int q = 0; q < comm->size; q++)
+        slots[q] = shunt_board_slot(comm->board, q);
+    /* Where it fails the others learn of it in the arena, and stage. */
+    return shunt_board_open(shunt_life_arena(), shunt_key_make(&origin, NULL, 0, NULL, 0), comm->size, slots, comm->rank,
+                            &repeat->comm.board) == SHUNT_OK
+               ? SHUNT_REASON_NONE
+               : SHUNT_REASON_BOARD_FULL;
+}
+
+static enum shunt_reason ask_all(struct shunt_repeat *repeat, const struct shunt_call *call, const struct shunt_comm *comm,
+                                 const struct shunt_task *task)
+{
+    struct shunt_progress progress = shunt_device_progress(call);
+    uint64_t sequence;
+
+    enum shunt_reason reason = shunt_coll_agree(shunt_life_arena(), comm->board, task, &progress, &sequence);
+    return reason == SHUNT_REASON_NONE ? open_board(repeat, comm, sequence) : reason;
+}
+
+static void decide(struct shunt_repeat *repeat, const struct shunt_call *call, struct shunt_comm *comm)
+{
+    struct shunt_task task;
+
+    repeat->comm = (struct shunt_comm){ .handle = comm->handle, .size = comm->size, .rank = comm->rank };
+    repeat->reason = find_obstacle(call, comm, &task);
+    if (repeat->reason == SHUNT_REASON_NONE && comm->size > 1)
+        repeat->reason = ask_all(repeat, call, comm, &task);
+    else
+        shunt_board_pass(comm->board);
+}
+
+/* Of those that are always staged the host keeps what it needs. */
+static bool keep(struct shunt_repeat *repeat, const struct shunt_call *call)
+{
+    if (shunt_device_serves(call))
+        return shunt_kept_make(call, &repeat->kept);
+    repeat->kept = (struct shunt_kept){ .call = *call, .types = { MPI_DATATYPE_NULL, MPI_DATATYPE_NULL } };
+    return true;
+}
+
+struct shunt_repeat *shunt_repeat_make(const struct shunt_call *call)
+{
+    struct shunt_comm *comm = shunt_comm_get(call->comm);
+    struct shunt_repeat *repeat = calloc(1, sizeof *repeat);
+
+    if (!repeat || !keep(repeat, call)) {
+        free(repeat);
+        if (comm)
+            shunt_board_pass(comm->board);
+        return NULL;
+    }
+    /* For the host's progress, which any communicator drives: the program may free its own. */
+    repeat->kept.call.comm = MPI_COMM_SELF;
+    repeat->reason = SHUNT_REASON_NOT_REGISTERED;
+    if (comm)
+        decide(repeat, call, comm);
+    return repeat;
+}
+
+void shunt_repeat_release(struct shunt_repeat *repeat)
+{
+    if (!repeat)
+        return;
+    shunt_board_close(repeat->comm.board);
+    shunt_kept_release(&repeat->kept);
+    free(repeat);
+}
