@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Builds the OSU benchmarks, unchanged, once for each MPI of a build of ours, for the tests that run them: all for Open MPI,
-# osu_allreduce for MPICH.
+# Builds the OSU benchmarks, unchanged, once for each MPI of a build of ours, for the tests that run them: all for Open MPI;
+# for MPICH osu_allreduce, and persistent collectives, which Open MPI 4 lacks.
 #
 #     clients.sh ARCHIVES BUILD TARGET
 #
@@ -27,7 +27,9 @@ for family in openmpi mpich; do
     mpicc=$(member $family mpicc)
     [ -n "$mpicc" ] || continue
     folder=$target/osu-$family
-    [ -f "$folder/built-all" ] && continue
+    marker=$folder/built-all
+    [ $family = mpich ] && marker=$folder/built-persistent
+    [ -f "$marker" ] && continue
     rm -rf "$folder"
     mkdir -p "$folder"
     tar -C "$folder" --strip-components=1 -xf "$archives/osu-micro-benchmarks-7.4.tar.xz"
@@ -39,6 +41,7 @@ for family in openmpi mpich; do
         make -j"$(nproc)"
     else
         make -C c/mpi/collective/blocking osu_allreduce
+        make -C c/mpi/collective/persistent
     fi
-    touch built-all
+    touch "$marker"
 done
