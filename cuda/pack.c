@@ -70,6 +70,14 @@ static enum shunt_status launch(struct mover *m, uint64_t at, uint64_t bytes, CU
     return shunt_packer_launch(m->packer, m->pattern, m->base, at, bytes, packed, m->out);
 }
 
+/* Between the elements and the device buffer; ended on return, so that copies may follow. */
+static enum shunt_status run_batch(struct mover *m, uint64_t at, uint64_t bytes)
+{
+    enum shunt_status status = launch(m, at, bytes, m->packer->buffer);
+
+    return status == SHUNT_OK ? shunt_packer_wait(m->packer, NULL) : status;
+}
+
 static uint64_t batch_bytes(const struct mover *m, uint64_t at)
 {
     return m->bytes - at < m->batch ? m->bytes - at : m->batch;
@@ -86,15 +94,6 @@ static enum shunt_status wait_for_piece(const struct mover *m, unsigned i)
     return shunt_packer_wait(m->packer, m->done[i % 2]);
 }
 
-/* Between the device buffer and a piece, in order. The driver itself waits where memory is not pinned: not for a kernel. */
-static enum shunt_status copy_piece(const struct mover *m, unsigned i, CUdeviceptr to, CUdeviceptr from, uint64_t bytes)
-{
-    bool waits = !m->pinned[i % 2] && m->piece[i % 2] != m->host;
-    enum shunt_status status = waits ? shunt_packer_wait(m->packer, NULL) : SHUNT_OK;
-
-    return status == SHUNT_OK ? SHUNT_CUDA(cuMemcpyAsync(to, from, bytes, m->packer->stream)) : status;
-}
-
 /* Piece number i, which begins at `at`, from the device to pinned memory. */
 static enum shunt_status move_out(struct mover *m, unsigned i, uint64_t at)
 {
@@ -106,9 +105,10 @@ static enum shunt_status move_out(struct mover *m, unsigned i, uint64_t at)
     } else {
         uint64_t within = at % m->batch;
         if (within == 0)
-            status = launch(m, at, batch_bytes(m, at), m->packer->buffer);
+            status = run_batch(m, at, batch_bytes(m, at));
         if (status == SHUNT_OK)
-            status = copy_piece(m, i, piece, m->packer->buffer + within, piece_bytes(m, at));
+            status =
+                SHUNT_CUDA(cuMemcpyAsync(piece, m->packer->buffer + within, piece_bytes(m, at), m->packer->stream));
     }
     return status == SHUNT_OK ? end_piece(m, i) : status;
 }
@@ -123,9 +123,9 @@ static enum shunt_status move_in(struct mover *m, unsigned i, uint64_t at)
         status = launch(m, at, n, piece);
     } else {
         uint64_t within = at % m->batch;
-        status = copy_piece(m, i, m->packer->buffer + within, piece, n);
+        status = SHUNT_CUDA(cuMemcpyAsync(m->packer->buffer + within, piece, n, m->packer->stream));
         if (status == SHUNT_OK && within + n == batch_bytes(m, at - within))
-            status = launch(m, at - within, within + n, m->packer->buffer);
+            status = run_batch(m, at - within, within + n);
     }
     return status == SHUNT_OK ? end_piece(m, i) : status;
 }
@@ -212,18 +212,6 @@ static enum shunt_status open_mover(struct mover *m)
     return m->batch > 0 || reachable ? SHUNT_OK : SHUNT_PASS;
 }
 
-/* Before the pieces go, all that is under way to them has come; but for what a kernel without room holds up. */
-static enum shunt_status settle(const struct mover *m)
-{
-    enum shunt_status status = m->packer->stuck ? SHUNT_PASS : shunt_packer_wait(m->packer, NULL);
-
-    for (int i = 0; i < 2 && m->packer->stuck; i++) {
-        if (shunt_pool_has(m->piece[i]))
-            shunt_pool_hold(m->piece[i]);
-    }
-    return status;
-}
-
 /* With the packer's lock: there is one buffer. */
 static enum shunt_status run_kernels(struct mover *m)
 {
@@ -232,7 +220,8 @@ static enum shunt_status run_kernels(struct mover *m)
     if (status == SHUNT_OK) {
         shunt_gpu_after_legacy(m->gpu, m->packer->stream);
         status = m->out ? run_out(m) : run_in(m);
-        enum shunt_status end = settle(m);
+        /* Before the pieces go, all that is under way to them has come. A kernel that was called back touches none. */
+        enum shunt_status end = m->packer->stuck ? SHUNT_PASS : shunt_packer_wait(m->packer, NULL);
         status = status == SHUNT_OK ? end : status;
     }
     close_mover(m);

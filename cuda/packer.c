@@ -10,7 +10,6 @@
 #include "base/conf.h"
 #include "cuda/pack.h"
 #include "cuda/pack_args.h"
-#include "cuda/stage.h"
 
 _Static_assert(SHUNT_PACK_LOOPS == SHUNT_LOOPS, "kernels and patterns have the same number of loops");
 
@@ -100,13 +99,11 @@ static enum shunt_status load(struct shunt_packer *packer)
     return status;
 }
 
-/* Is a kernel that was called back still there? What was kept for the copies behind it may go with it. */
+/* Is a kernel that was called back still there? */
 static bool is_stuck(struct shunt_packer *packer)
 {
-    if (packer->stuck && shunt_driver.cuStreamQuery(packer->stream) != CUDA_ERROR_NOT_READY) {
+    if (packer->stuck && shunt_driver.cuStreamQuery(packer->stream) != CUDA_ERROR_NOT_READY)
         packer->stuck = false;
-        shunt_pool_release();
-    }
     return packer->stuck;
 }
 

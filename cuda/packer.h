@@ -22,7 +22,7 @@ struct shunt_packer {
     CUmodule module;
     CUfunction pack, unpack;
     unsigned processors;
-    CUstream stream;      /* kernels, and the copies that follow them */
+    CUstream stream;      /* kernels, and copies when those have ended */
     CUdeviceptr told;     /* SHUNT_PACK_WORDS */
     uint64_t launch;      /* number of the last */
     bool stuck;           /* it has been called back, and is still there */
@@ -53,7 +53,10 @@ enum shunt_status shunt_packer_launch(struct shunt_packer *packer, const struct 
 
 /*
  * Wait for an event on the packer's stream, or, NULL, for all that is on it. SHUNT_PASS: the last launch has been called
- * back; what it was to move is to be moved otherwise, and copies behind it may still come (shunt_pool_hold).
+ * back; what it was to move is to be moved otherwise.
+ *
+ * No copy may be put behind a kernel that has not ended: should that be called back, the copy would come late, into memory
+ * that others use by then.
  */
 enum shunt_status shunt_packer_wait(struct shunt_packer *packer, CUevent event);
 

@@ -25,8 +25,6 @@ static struct {
     size_t chunk;
     unsigned pieces;
     uint64_t taken;  /* bit mask */
-    uint64_t held;   /* of those that a late copy may reach; */
-    uint64_t given;  /* of these those that were given back */
 } pool = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* Called with the lock held, inside some context. Without pinned memory everything is pageable: slower, but right. */
@@ -66,35 +64,12 @@ bool shunt_pool_has(const void *p)
            (const char *)p < pool.pinned + pool.pieces * pool.chunk;
 }
 
-static uint64_t bit_of(const char *piece)
-{
-    return 1ull << ((size_t)(piece - pool.pinned) / pool.chunk);
-}
-
 void shunt_pool_give(char *piece)
 {
     if (piece == NULL)
         return;
     pthread_mutex_lock(&pool.lock);
-    if (pool.held & bit_of(piece))
-        pool.given |= bit_of(piece);
-    else
-        pool.taken &= ~bit_of(piece);
-    pthread_mutex_unlock(&pool.lock);
-}
-
-void shunt_pool_hold(const char *piece)
-{
-    pthread_mutex_lock(&pool.lock);
-    pool.held |= bit_of(piece);
-    pthread_mutex_unlock(&pool.lock);
-}
-
-void shunt_pool_release(void)
-{
-    pthread_mutex_lock(&pool.lock);
-    pool.taken &= ~pool.given;
-    pool.held = pool.given = 0;
+    pool.taken &= ~(1ull << ((size_t)(piece - pool.pinned) / pool.chunk));
     pthread_mutex_unlock(&pool.lock);
 }
 
@@ -266,7 +241,7 @@ void shunt_stage_forget(void)
     pthread_mutex_lock(&pool.lock);
     pool.pinned = NULL;
     pool.pieces = 0;
-    pool.taken = pool.held = pool.given = 0;
+    pool.taken = 0;
     pool.tried = false;
     pthread_mutex_unlock(&pool.lock);
 }

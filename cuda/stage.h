@@ -13,10 +13,6 @@ size_t shunt_pool_ready(void);
 char *shunt_pool_take(void);
 void shunt_pool_give(char *piece);
 
-/* A copy may come late into this piece: keep it, even if it is given back, until the release of all that are kept. */
-void shunt_pool_hold(const char *piece);
-void shunt_pool_release(void);
-
 /* Is this in a piece? */
 bool shunt_pool_has(const void *p);
 

@@ -348,7 +348,7 @@ struct strided {
     int *host;
 };
 
-enum { BLOCK = 100, STRIDE = 150 };
+enum { BLOCK = 2000, STRIDE = 3000 };
 
 static void strided_make(struct strided *s, int blocks)
 {
@@ -409,7 +409,9 @@ static void strided_check(struct strided *s, bool come)
 /* Types that kernels pack, while kernels of the application own the GPU. What is left of ours must not write later. */
 static void hogs_and_types(void)
 {
-    static const int blocks[] = {10, 2000, 10000}; /* one piece by the kernel itself, one through device memory, many */
+    /* One piece by the kernel itself, one through device memory, many. Few blocks: while a kernel does not end, the driver
+     * takes no more than some thousand copies. */
+    static const int blocks[] = {7, 100, 600};
     struct hog hog;
 
     hog_make(&hog);

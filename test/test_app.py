@@ -55,7 +55,7 @@ def test_types_while_kernels_own_the_gpu(family):
         result = mpirun(family, 2, "check_waits", KERNEL, "hogs-and-types", limit=60,
                         settings={**BOTH, **limits, "SHUNT_ROOM_MS": "200", "SHUNT_DEBUG": "trace", "SHUNT_DEBUG_SUBSYS": "stage"})
         assert result.checked()["cases"] > 21, str(result)
-        assert "copies: 2000" in result.err and "launches: 1" in result.err, str(result)
+        assert "copies: 600" in result.err and "launches: 1" in result.err, str(result)
 
 
 def test_death_while_kernels_have_no_room():
