@@ -165,6 +165,11 @@ def preload_words():
     return f"{asan} {LIBRARY}"
 
 
+def over_heap():
+    """Settings, in place of a preload: what the program allocates is managed memory (heap.c), with shunt."""
+    return {"LD_PRELOAD": f"{PROGRAMS / 'heap.so'} {preload_words()}"}
+
+
 def program_path(family, program):
     return program if os.path.isabs(str(program)) else str(PROGRAMS / family / program)
 

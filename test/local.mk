@@ -214,7 +214,8 @@ mpi_test_programs = bench_types check_accesses check_allreduce check_app check_c
 	check_starts check_threads check_types \
 	check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives staged requests flights repeats types float16 memory faults levels topo life messages linger ll128 app clients mpi4py
+process_tests = checker allreduce collectives staged requests flights repeats types float16 memory faults levels topo life messages linger \
+	ll128 app clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(addprefix $(srcdir)/%reldir%/,form.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
@@ -245,6 +246,11 @@ check_DATA += $(mpi_test_programs:%=%reldir%/mpich/%) %reldir%/mpich/liar.so
 	$(call MPI_TEST_CC,$(MPICH_MPICC)) -shared -fPIC -o $@ $< -ldl
 endif
 
+# Preloaded, whatever the MPI
+check_DATA += %reldir%/heap.so
+%reldir%/heap.so: $(srcdir)/%reldir%/heap.c
+	$(AM_V_CC)$(MKDIR_P) $(@D) && $(CC) -std=gnu11 -g -O2 $(WARNING_FLAGS) -shared -fPIC -o $@ $< -ldl
+
 # Without MPI: launched is for test_launchers.py, bench_board says what a board costs
 noinst_PROGRAMS += %reldir%/launched %reldir%/bench_board
 %canon_reldir%_launched_SOURCES = %reldir%/launched.c
@@ -258,7 +264,7 @@ EXTRA_DIST += %reldir%/test_launchers.py
 PYTEST = $(PYTHON) -m pytest
 PYTESTFLAGS =
 pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
-EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/hosts.py %reldir%/hw.sh
+EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/hosts.py %reldir%/hw.sh %reldir%/heap.c %reldir%/suite.py
 
 if HAVE_PYTEST
 check-local: check-processes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs that were not written for shunt, unchanged: the OSU benchmarks (built by clients.sh)."""
+"""Programs that were not written for shunt, unchanged: the OSU benchmarks and the Intel MPI Benchmarks (built by clients.sh)."""
 import os
 import pathlib
 import re
@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import BUILD, PREFIX, by_name, mpirun, preload_words
+from harness import BUILD, PREFIX, by_name, mpirun, over_heap, preload_words
 
 CLIENTS = os.environ.get("CLIENTS_BUILD", "")
 
@@ -106,6 +106,46 @@ def test_osu_of_every_size(program, memory, ranks):
     if program.startswith("pt2pt") and ranks > 2:
         pytest.skip("between two ranks")
     run_osu(program, memory, "4:1048576", ranks)
+
+
+def imb(folder, program):
+    path = pathlib.Path(CLIENTS) / f"imb-{folder}/{program}"
+    if not CLIENTS or not path.exists():
+        pytest.skip("the Intel MPI Benchmarks are not built (CLIENTS is not set)")
+    return str(path)
+
+
+IMB = ["PingPong", "PingPing", "Sendrecv", "Exchange", "Allreduce", "Reduce", "Reduce_local", "Reduce_scatter",
+       "Reduce_scatter_block", "Allgather", "Allgatherv", "Scatter", "Scatterv", "Gather", "Gatherv", "Alltoall", "Alltoallv",
+       "Bcast"]
+IMB_WORDS = ["-msglog", "4:10", "-iter", "1", "-iter_policy", "off"]
+
+
+def tables(result):
+    """By benchmark: its rows, without sizes and repetitions."""
+    result.good()
+    found = re.findall(r"^# Benchmarking (\w+)(.*?)(?=^# Benchmarking|\Z)", result.out, re.M | re.S)
+    return {name: re.findall(r"^ +\d+ +\d+ +(.*)$", text, re.M) for name, text in found}
+
+
+def test_imb_checked(family):
+    """What they allocate is managed memory, so that they can look at what comes."""
+    result = mpirun(family, 2, imb(family, "IMB-MPI1"), *IMB_WORDS, preload=False,
+                    settings={"HEAP_OF_MPI": "1", **over_heap()}, limit=120)
+    found = tables(result)
+    assert set(IMB) <= set(found) and "Error" not in result.out, str(result)
+    assert all(rows and {row.split()[-1] for row in rows} == {"0.00"} for name, rows in found.items() if name in IMB), str(result)
+    assert {"send", "gatherv"} <= set(by_name(result)[0]) and result.stats.gpu > 0, str(result)
+
+
+def test_imb_on_device_memory():
+    """These never choose a GPU."""
+    words = [imb("device-openmpi", "IMB-MPI1-GPU"), "-mem_alloc_type", "device", *IMB_WORDS]
+    blocks = [(1, words, True, {"CUDA_VISIBLE_DEVICES": str(i)}) for i in range(2)]
+    result = mpirun("openmpi", blocks=blocks, limit=120)
+    found = tables(result)
+    assert set(IMB) <= set(found) and all(found[name] for name in IMB), str(result)
+    assert {"send", "gatherv"} <= set(by_name(result)[0]) and result.stats.gpu > 0, str(result)
 
 
 def test_preload_by_the_launcher(family):
