@@ -92,8 +92,10 @@ static bool look_early(struct delivery *delivery)
 void shunt_deliveries_advance(void)
 {
     static unsigned turn;
-    int patience = ++turn % FULL_TURNS == 0 ? INT_MAX : FEW;
 
+    if (!receives)
+        return;
+    int patience = ++turn % FULL_TURNS == 0 ? INT_MAX : FEW;
     for (struct delivery *delivery = receives; delivery && patience > 0; delivery = delivery->next) {
         if (delivery->looked || look_early(delivery))
             shunt_receipt_advance(&delivery->receipt);

@@ -93,7 +93,8 @@ static int done(struct shunt_request *request, int error, const MPI_Status *stat
 
     (void)error;
     (void)status;
-    return flight->error == MPI_SUCCESS ? MPI_SUCCESS : shunt_operation_fail(request->comm);
+    /* Acquire: with it comes all that was done to the flight where its end was found. */
+    return __atomic_load_n(&flight->error, __ATOMIC_ACQUIRE) == MPI_SUCCESS ? MPI_SUCCESS : shunt_operation_fail(request->comm);
 }
 
 static void release(struct shunt_request *request)
@@ -123,15 +124,15 @@ static void end_flight(struct flight *flight, int error)
 
     take_out(flight);
     if (flight->persistent) {
-        flight->persistent->error = error;
+        __atomic_store_n(&flight->persistent->error, error, __ATOMIC_RELEASE); /* as below */
         free(flight);
     } else {
         if (flight->operation)
             shunt_operation_release(flight->operation);
         flight->operation = NULL;
         shunt_kept_release(&flight->kept);
-        flight->error = error;
         flight->stage = ENDED;
+        __atomic_store_n(&flight->error, error, __ATOMIC_RELEASE); /* for `done`, in whatever thread */
     }
     shunt_host.Grequest_complete(face);
 }

@@ -80,9 +80,12 @@ static const struct shunt_request_kind kind = {
 /* A flight has copied back what there was to copy. */
 static int end_repeated(struct shunt_request *request, int error, const MPI_Status *status)
 {
+    /* Acquire: one that flew may have been seen to its end in another thread. */
+    int found = __atomic_load_n(&operation_of(request)->error, __ATOMIC_ACQUIRE);
+
     (void)error;
     (void)status;
-    return operation_of(request)->error == MPI_SUCCESS ? MPI_SUCCESS : shunt_operation_fail(request->comm);
+    return found == MPI_SUCCESS ? MPI_SUCCESS : shunt_operation_fail(request->comm);
 }
 
 static int fly(struct shunt_request *request)
