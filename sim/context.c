@@ -43,7 +43,7 @@ static void map_block(struct sim_block *block, void *data)
 {
     struct CUctx_st *c = data;
     struct sim_request map = sim_block_request(block);
-    if (block->kind != SIM_REGISTERED && map.bytes)
+    if (map.bytes)
         sim_request(&c->executor, &map, NULL);
 }
 

@@ -93,7 +93,7 @@ enum sim_kind {
     SIM_IMPORT, /* another process's, by cuIpcOpenMemHandle */
     SIM_HOST,   /* pinned */
     SIM_MANAGED,
-    SIM_REGISTERED, /* pageable memory that the application has registered */
+    SIM_REGISTERED, /* memory that the application has registered; shared memory has addresses on the GPU, too */
 };
 
 struct sim_block {
@@ -112,6 +112,7 @@ struct sim_block {
     CUmemoryPool pool;
     struct sim_imported *imported;
     struct sim_physical *physical;
+    int fd; /* registered: of the shared memory that it is, or -1 */
 };
 
 /* ---- the process (entry.c) ---- */
@@ -226,6 +227,15 @@ void sim_physical_drop(struct sim_physical *physical);
 unsigned sim_physical_handle_types(const struct sim_physical *physical);
 struct sim_request sim_physical_request(const struct sim_block *block);
 struct sim_request sim_import_request(const struct sim_block *block);
+
+/*
+ * Of registered memory (shared.c), with the table locked: show it to the executors, if it is shared; its address there, the
+ * same where it is not; take it from there again
+ */
+CUresult sim_registered_map(struct sim_block *block);
+struct sim_request sim_registered_request(const struct sim_block *block);
+CUdeviceptr sim_registered_address(const struct sim_block *block, CUdeviceptr p);
+void sim_registered_release(const struct sim_block *block);
 size_t sim_export_kept(CUdevice device);
 void sim_import_release(struct sim_block *block);
 

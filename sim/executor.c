@@ -118,7 +118,7 @@ static int map(const struct sim_request *q)
     int fd = own ? q->fd : open_foreign(q->pid, q->fd);
     if (fd < 0)
         return -fd;
-    bool lost = !own && sim_has_fault(SIM_FAULT_LOST);
+    bool lost = !own && !q->host && sim_has_fault(SIM_FAULT_LOST);
     void *want = (void *)(uintptr_t)q->address;
     void *got = mmap(want, q->bytes, PROT_READ | PROT_WRITE,
                      (lost ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED_NOREPLACE | MAP_NORESERVE, fd, (off_t)q->offset);

@@ -2,7 +2,8 @@
 /*
  * Memory that both sides see: pinned and managed memory are pages of one file of this process,
  * mapped at the same address here and in every executor. Memory that a program registers stays what
- * it is: copies to and from it go the way of pageable memory, and kernels cannot touch it.
+ * it is: copies to and from it go the way of pageable memory, and kernels cannot touch it, if it is
+ * not shared memory (shared.c).
  */
 #include "sim/driver.h"
 
@@ -170,8 +171,8 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
     struct sim_block *above = sim_block_above(address);
     if (sim_block_at(address) || (above && above->address < address + bytes))
         result = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    else
-        result = sim_block_add(b);
+    else if (!(result = sim_registered_map(b)) && (result = sim_block_add(b)))
+        sim_registered_release(b);
     sim_table_unlock();
     if (result)
         free(b);
@@ -189,11 +190,10 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr *device, void *p, unsigned flags)
     sim_table_read_lock();
     struct sim_block *b = sim_block_at((uintptr_t)p);
     bool host = b && (b->kind == SIM_HOST || b->kind == SIM_REGISTERED);
+    if (host)
+        *device = b->kind == SIM_REGISTERED ? sim_registered_address(b, (uintptr_t)p) : (uintptr_t)p;
     sim_table_unlock();
-    if (!host)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = (uintptr_t)p;
-    return CUDA_SUCCESS;
+    return host ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemHostGetFlags(unsigned *flags, void *p)

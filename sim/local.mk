@@ -28,6 +28,7 @@ sim_driver_sources = \
 	%reldir%/pointer.c \
 	%reldir%/pool.c \
 	%reldir%/spawn.c \
+	%reldir%/shared.c \
 	%reldir%/stream.c \
 	%reldir%/submit.c \
 	%reldir%/table.c \

@@ -95,7 +95,7 @@ void sim_block_release(struct sim_block *b)
         .verb = SIM_UNMAP, .address = b->map_address, .bytes = b->map_bytes, .offset = b->offset};
     unmap.pid = unused(b) ? b->ctx->executor.pid : 0;
     sim_block_remove(b);
-    if (b->kind != SIM_REGISTERED)
+    if (b->kind != SIM_REGISTERED || b->fd >= 0)
         sim_request_everywhere(&unmap);
     switch (b->kind) {
     case SIM_DEVICE:
@@ -116,6 +116,7 @@ void sim_block_release(struct sim_block *b)
         sim_physical_drop(b->physical);
         break;
     case SIM_REGISTERED:
+        sim_registered_release(b);
         break;
     }
     free(b);

@@ -68,7 +68,7 @@ static CUresult ask(const struct sim_block *b, CUdeviceptr p, CUpointer_attribut
         *value = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *value = p;
+        *value = b->kind == SIM_REGISTERED ? sim_registered_address(b, p) : p;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *value = host || b->kind == SIM_MANAGED ? p : 0;

@@ -35,6 +35,7 @@ enum sim_verb {
 
 struct sim_request {
     uint32_t verb;
+    uint32_t host; /* of SIM_MAP: it is host memory, and reached whatever becomes of stores to peers */
     int32_t pid, fd;
     uint32_t queue;
     uint64_t address, bytes, offset;

@@ -225,7 +225,7 @@ struct sim_request sim_block_request(const struct sim_block *b)
     case SIM_IMPORT:
         return sim_import_request(b);
     case SIM_REGISTERED:
-        break;
+        return sim_registered_request(b);
     }
     return map;
 }
