@@ -82,6 +82,7 @@ enum {
     SHUNT_PLAN_LL = 1,        /* data travels with flags in the payload: the plan must be an exchange */
     SHUNT_PLAN_ZERO_COPY = 2, /* results go straight into the peers' receive buffers */
     SHUNT_PLAN_LINES = 4,     /* with LL: as LL128 */
+    SHUNT_PLAN_HOSTED = 16,   /* between some of the ranks what is sent lies in host memory */
     SHUNT_PLAN_ENGINES = 8,   /* the copy engines run it: nothing but copies, and a wait for those of others */
 };
 

@@ -25,7 +25,7 @@ struct counters {
         uint64_t calls, bytes;
     } path[SHUNT_STATS_COLLS][SHUNT_NPATHS];
     uint64_t reason[SHUNT_STATS_COLLS][SHUNT_NREASONS];
-    uint64_t lingered[SHUNT_STATS_COLLS];
+    uint64_t lingered[SHUNT_STATS_COLLS], hosted[SHUNT_STATS_COLLS];
     struct {
         uint64_t calls, bytes;
     } staged[SHUNT_STATS_STAGED];
@@ -41,7 +41,7 @@ struct page {
 static_assert(sizeof(struct page) <= SHUNT_STATS_BYTES, "the arena has no room for so many counters");
 
 static struct counters early;           /* of the owner while there is no arena */
-static struct counters others;          /* of threads that are not the owner; lingered, staged: of all */
+static struct counters others;          /* of threads that are not the owner; lingered, hosted, staged: of all */
 static struct counters *mine = &early;  /* of the owner: `early` or in the arena */
 static uintptr_t owner;                 /* thread pointer of the owner; 0: nobody has counted yet */
 
@@ -112,6 +112,12 @@ void shunt_stats_lingered(unsigned coll)
         __atomic_fetch_add(&others.lingered[coll], 1, __ATOMIC_RELAXED);
 }
 
+void shunt_stats_hosted(unsigned coll)
+{
+    if (coll < SHUNT_STATS_COLLS)
+        __atomic_fetch_add(&others.hosted[coll], 1, __ATOMIC_RELAXED);
+}
+
 void shunt_stats_attach(struct shunt_arena *arena)
 {
     struct page *page = arena ? shunt_arena_stats(arena, shunt_arena_self(arena)) : NULL;
@@ -175,6 +181,10 @@ static int print_coll(bool node, unsigned coll, const struct counters *sum)
     }
     if (sum->lingered[coll] != 0) {
         shunt_log_report(node, "  %s: %llu without a launch", name, (unsigned long long)sum->lingered[coll]);
+        lines++;
+    }
+    if (sum->hosted[coll] != 0) {
+        shunt_log_report(node, "  %s: %llu by host memory between GPUs (SHM)", name, (unsigned long long)sum->hosted[coll]);
         lines++;
     }
     return lines;

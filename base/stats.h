@@ -12,6 +12,7 @@
  *     shunt [HOST]   allreduce oneshot          200 calls            12800 bytes
  *     shunt [HOST]   allreduce: 12 staged: a rank passed host memory
  *     shunt [HOST]   allreduce: 150 without a launch
+ *     shunt [HOST]   allreduce: 200 by host memory between GPUs (SHM)
  *     shunt [HOST]   messages: 20 fetched from the sender's buffer, 1 moved to host memory, 2097152 bytes
  *
  * Calls on host memory are counted of Allreduce only; of calls without device algorithms the staged ones. Lines of zero calls
@@ -60,6 +61,9 @@ void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, u
 
 /* Of the calls counted as run on the GPUs, this one needed no launch: a kernel that lingered did it. Thread-safe. */
 void shunt_stats_lingered(unsigned coll);
+
+/* Of the calls counted as run on the GPUs, in this one some GPUs met in host memory. Thread-safe. */
+void shunt_stats_hosted(unsigned coll);
 
 /*
  * At Finalize, before the arena is left: prints if SHUNT_STATS=1 and this process is the last of the node's attached

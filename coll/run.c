@@ -36,6 +36,7 @@ static enum shunt_status wait_for_end(struct shunt_waiter *w, const struct shunt
     }
     outcome->algo = work->algo;
     outcome->lingered = work->launch.lingered;
+    outcome->hosted = (work->plan.flags & SHUNT_PLAN_HOSTED) != 0;
     if (work->code == SHUNT_DONE_ABORTED)
         shunt_launch_abort(prepared->device, false);
     return work->status;

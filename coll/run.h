@@ -10,6 +10,7 @@ struct shunt_outcome {
     unsigned algo;            /* enum shunt_algo_name, of SHUNT_OK */
     enum shunt_reason reason; /* of SHUNT_PASS */
     bool lingered;            /* of SHUNT_OK: done without a launch */
+    bool hosted;              /* of SHUNT_OK: some of it went by host memory */
 };
 
 /*

@@ -183,6 +183,29 @@ static struct tuning tune(unsigned coll, int n)
     return best;
 }
 
+/*
+ * Where some pairs go by host memory. Words of LL are written, read and cleared there, three times 4/3 of the data; chunks
+ * are written and read once, but take the time of two signals more.
+ */
+static uint64_t hosted_ll(int n)
+{
+    return n <= 2 ? 64 << 10 : n <= 4 ? 32 << 10 : 16 << 10;
+}
+
+/* There each rank's link to host memory is what limits, so that what goes to all should leave, and come, once. */
+#define HOSTED_RING_FROM (256 << 10)
+
+static int hosted_algo(unsigned coll, int n, uint64_t bytes)
+{
+    if (coll == SHUNT_COLL_ALLREDUCE && n == 2)
+        return SHUNT_ALGO_ALLREDUCE_oneshot; /* as many bytes as two-shot, in one hop */
+    if (n == 2 || bytes < HOSTED_RING_FROM)
+        return SHUNT_ALGO_AUTO;
+    return coll == SHUNT_COLL_BCAST  ? (int)SHUNT_ALGO_BCAST_ring :
+           coll == SHUNT_COLL_REDUCE ? (int)SHUNT_ALGO_REDUCE_ring :
+                                       SHUNT_ALGO_AUTO;
+}
+
 static uint32_t least(uint64_t a, uint64_t b)
 {
     return (uint32_t)(a < b ? a : b);
@@ -217,13 +240,14 @@ static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layou
 {
     const struct tuning best = tune(demand->coll, demand->n);
     const uint64_t from = shunt_conf->proto == PROTO_LL128 ? 0 : best.ll, bytes = demand->bytes;
+    const uint64_t to = demand->hosted ? hosted_ll(demand->n) : best.ll_alone;
     uint32_t lines = 0;
 
     if ((demand->can & SHUNT_PLAN_LINES) && shunt_conf->proto != PROTO_LL && bytes > from && bytes <= best.lines)
         lines = line_blocks(demand, bytes, SHUNT_LINE_THREADS, layout);
-    if (lines == 0 && (bytes > best.ll_alone || bytes > layout->ll_bytes / 4 * 3))
+    if (lines == 0 && (bytes > to || bytes > layout->ll_bytes / 4 * 3))
         return false;
-    verdict->flags = SHUNT_PLAN_LL | (lines != 0 ? SHUNT_PLAN_LINES : 0);
+    verdict->flags |= SHUNT_PLAN_LL | (lines != 0 ? SHUNT_PLAN_LINES : 0);
     verdict->blocks = lines != 0 ? lines : ll_blocks(bytes, demand->max_blocks);
     verdict->chunk = 16;
     return true;
@@ -256,13 +280,13 @@ static bool direct_shape(const struct shunt_demand *demand, const struct shunt_l
  * Enough blocks to fill the links, but no more than have work; chunks as large as the rings hold. `hops`: of a chunk, which
  * the others overtake if there are enough of them.
  */
-static void ring_shape(uint64_t slice, uint32_t hops, const struct shunt_layout *layout, uint32_t max_blocks,
+static void ring_shape(uint64_t slice, uint32_t hops, uint64_t ring_bytes, uint32_t max_blocks,
                        struct shunt_verdict *verdict)
 {
     uint64_t blocks = slice / (8 << 10), wanted = 128 << 10;
 
     verdict->blocks = least(blocks < 1 ? 1 : blocks, max_blocks / SHUNT_PLAN_TEAMS);
-    uint64_t room = layout->ring_bytes / ((uint64_t)verdict->blocks * SHUNT_RING_DEPTH) / 16 * 16;
+    uint64_t room = ring_bytes / ((uint64_t)verdict->blocks * SHUNT_RING_DEPTH) / 16 * 16;
     uint64_t part = (slice / verdict->blocks + 15) / 16 * 16;
     if (hops > 1 && part / (4 * hops) < wanted)
         wanted = part / (4 * hops) < 8 << 10 ? 8 << 10 : part / (4 * hops);
@@ -296,6 +320,7 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
 {
     struct shunt_demand d = *demand;
     const int oneshot = find_algo(d.coll, SHUNT_NAME_oneshot), copy = find_algo(d.coll, SHUNT_NAME_copy);
+    const uint32_t hosted = d.hosted ? SHUNT_PLAN_HOSTED : 0;
     bool any = d.wanted == SHUNT_ALGO_AUTO;
 
     if (wants_copies(d.coll, d.bytes, d.wanted) && (d.can & SHUNT_PLAN_ZERO_COPY)) {
@@ -308,7 +333,7 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     if (d.max_blocks > SHUNT_GRID)
         d.max_blocks = SHUNT_GRID;
     verdict->algo = (uint32_t)(any ? oneshot : d.wanted);
-    verdict->flags = 0;
+    verdict->flags = hosted;
     if ((int)verdict->algo == oneshot && ll_shape(&d, layout, verdict))
         return;
     if (any && d.coll == SHUNT_COLL_ALLREDUCE)
@@ -316,9 +341,12 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     bool twoshot = verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot;
     if (twoshot && direct_shape(&d, layout, verdict))
         return;
-    verdict->flags = twoshot ? d.can & SHUNT_PLAN_ZERO_COPY : 0;
+    verdict->flags = hosted | (twoshot ? d.can & SHUNT_PLAN_ZERO_COPY : 0);
     bool passed_on = shunt_algos[verdict->algo].number == SHUNT_NAME_ring;
-    ring_shape(twoshot ? d.bytes / (uint64_t)d.n : d.bytes, passed_on ? (uint32_t)d.n : 1, layout, d.max_blocks, verdict);
+    uint64_t ring_bytes =
+        d.hosted && layout->host_ring_bytes < layout->ring_bytes ? layout->host_ring_bytes : layout->ring_bytes;
+    ring_shape(twoshot ? d.bytes / (uint64_t)d.n : d.bytes, passed_on ? (uint32_t)d.n : 1, ring_bytes, d.max_blocks,
+               verdict);
 }
 
 bool shunt_select_copies(unsigned coll, uint64_t bytes)
@@ -386,7 +414,7 @@ static bool all_whole_lines(const struct shunt_select *select, int n)
 /* Is it worth asking whether these links keep lines whole? */
 static bool asks_lines(const struct shunt_demand *demand)
 {
-    return demand->bytes > tune(demand->coll, demand->n).ll || shunt_conf->proto != PROTO_AUTO;
+    return !demand->hosted && (demand->bytes > tune(demand->coll, demand->n).ll || shunt_conf->proto != PROTO_AUTO);
 }
 
 /*
@@ -395,7 +423,7 @@ static bool asks_lines(const struct shunt_demand *demand)
  */
 static bool asks_zero_copy(const struct shunt_demand *demand, const struct shunt_verdict *verdict)
 {
-    return demand->coll == SHUNT_COLL_ALLREDUCE &&
+    return !demand->hosted && demand->coll == SHUNT_COLL_ALLREDUCE &&
            (verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot ||
             (demand->wanted == SHUNT_ALGO_AUTO && demand->n == 2 && demand->bytes > DIRECT_BETTER));
 }
@@ -420,7 +448,7 @@ static void find_shape(const struct shunt_select *select, const struct shunt_pos
 {
     if (asks_lines(demand) && all_whole_lines(select, demand->n))
         demand->can |= SHUNT_PLAN_LINES;
-    if (wants_copies(demand->coll, demand->bytes, demand->wanted) && all_ready(posts, demand->n) &&
+    if (!demand->hosted && wants_copies(demand->coll, demand->bytes, demand->wanted) && all_ready(posts, demand->n) &&
         all_opened(select, posts, demand->n))
         demand->can |= SHUNT_PLAN_ZERO_COPY;
     shunt_select_shape(demand, select->layout, verdict);
@@ -460,6 +488,9 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         return false;
     }
     demand.wanted = shunt_select_wanted(demand.coll, demand.bytes);
+    demand.hosted = shunt_peers_hosted(select->arena, select->slots, n);
+    if (demand.hosted && demand.wanted == SHUNT_ALGO_AUTO)
+        demand.wanted = hosted_algo(demand.coll, n, demand.bytes);
     if (rounds_too_often(demand.wanted, posts[0]->type))
         demand.wanted = SHUNT_ALGO_AUTO;
     if (demand.wanted == SHUNT_ALGO_STAGED) {

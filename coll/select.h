@@ -56,6 +56,7 @@ struct shunt_demand {
     int wanted; /* shunt_select_wanted */
     uint32_t can;
     uint32_t max_blocks;
+    bool hosted; /* some pairs go by host memory */
 };
 void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                         struct shunt_verdict *verdict);

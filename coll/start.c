@@ -207,6 +207,7 @@ enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcom
         status = work->status;
         outcome->algo = work->algo;
         outcome->lingered = work->launch.lingered;
+        outcome->hosted = (work->plan.flags & SHUNT_PLAN_HOSTED) != 0;
     } else {
         outcome->reason = shunt_round_verdict(&work->round)->reason;
         if (outcome->reason == SHUNT_REASON_MISMATCH)

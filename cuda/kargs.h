@@ -13,6 +13,9 @@
  *   rings         [channel but the owner's][area]: ring_bytes each, chunks `stride` apart
  *
  * Counters only grow, because every rank launches in ticket order; nobody ever resets them.
+ *
+ * Two GPUs that do not reach each other have the same in host memory (shm.h): counters and LL words at the same places,
+ * no lines, and rings of another size.
  */
 #ifndef SHUNT_CUDA_KARGS_H
 #define SHUNT_CUDA_KARGS_H
@@ -51,7 +54,7 @@ struct shunt_khead {
     const uint32_t *abort; /* pinned host memory: not 0 ends every wait */
     uint64_t skip[SHUNT_GRID / 64]; /* bit b: thread block b ended in an earlier launch of this operation */
     uint8_t n, me;
-    uint16_t system;       /* not 0: user memory is managed memory, its stores must reach the CPU too */
+    uint16_t system;       /* not 0: user memory is managed memory, or peers read and write host memory: stores must get there */
     uint32_t launch;       /* 0, 1, ... : how often this operation has been launched before */
 };
 
@@ -131,7 +134,8 @@ struct shunt_ll_args {
     struct shunt_ll_op op;
     struct shunt_linger_args linger;
     struct shunt_exchange exchange;
-    char *scratch[SHUNT_KRANKS];
+    char *to[SHUNT_KRANKS];   /* [q]: scratch where I write to rank q; [me]: my own */
+    char *from[SHUNT_KRANKS]; /* [q]: where rank q writes to me; [me]: my own */
     char *outs[SHUNT_KRANKS]; /* the receive buffers of all ranks, of a direct exchange */
     uint64_t ll_bytes, lines, line_bytes; /* of an LL slot; where the lines begin; of a slot of lines */
     uint32_t line_room;                   /* units that a slot of lines has room for */
@@ -151,10 +155,12 @@ struct shunt_plan_args {
     struct shunt_khead head;
     const void *in;
     void *out[SHUNT_KRANKS];
-    char *scratch[SHUNT_KRANKS];
+    char *to[SHUNT_KRANKS];   /* as in shunt_ll_args */
+    char *from[SHUNT_KRANKS];
     uint64_t bytes, slice_bytes, part_bytes;
-    uint64_t rings;      /* offset of the rings in scratch */
-    uint64_t ring_bytes; /* of one channel and area */
+    uint64_t rings[2];      /* offset of the rings in scratch: in device memory, in host memory */
+    uint64_t ring_bytes[2]; /* of one channel and area */
+    uint32_t hosted;        /* bit q: what goes between rank q and me lies in host memory */
     uint32_t chunk, depth, stride;
     uint32_t n_steps;
     uint8_t channel[SHUNT_KRANKS];

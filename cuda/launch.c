@@ -176,7 +176,7 @@ static void fill_head(struct shunt_khead *head, struct shunt_device *device, str
         .skip = { launch->skip[0], launch->skip[1] },
         .n = (uint8_t)launch->plan->n,
         .me = (uint8_t)launch->plan->me,
-        .system = launch->managed,
+        .system = launch->managed || (launch->plan->flags & SHUNT_PLAN_HOSTED),
         .launch = launch->launches,
     };
 }
@@ -206,7 +206,8 @@ static void fill_ll(struct shunt_device *device, struct shunt_launch *launch, st
     shunt_exchange_op(plan, launch->in, launch->out, launch->ticket, &args->exchange, &args->op);
     for (uint32_t q = 0; q < plan->n; q++) {
         int slot = launch->slots[q];
-        args->scratch[q] = shunt_peer_scratch(slot);
+        args->to[q] = shunt_peer_to(slot);
+        args->from[q] = shunt_peer_from(slot);
         args->channel[q] = (uint8_t)shunt_peer_channel(slot);
         if (args->exchange.direct && q != plan->me)
             args->outs[q] = shunt_peer_block(slot, launch->posts[q]->recv.reg) + launch->posts[q]->recv.offset;
@@ -293,7 +294,9 @@ static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *
     for (uint32_t q = 0; q < plan->n; q++) {
         int slot = launch->slots[q];
         const struct shunt_post *post = launch->posts[q];
-        args->scratch[q] = shunt_peer_scratch(slot);
+        args->to[q] = shunt_peer_to(slot);
+        args->from[q] = shunt_peer_from(slot);
+        args->hosted |= (uint32_t)shunt_peer_hosted(slot) << q;
         args->channel[q] = (uint8_t)shunt_peer_channel(slot);
         args->align[q] = (uint8_t)(post->send.align % 16);
         if (q == plan->me)
@@ -311,8 +314,8 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
         .bytes = plan->bytes,
         .slice_bytes = plan->slice_bytes,
         .part_bytes = plan->part_bytes,
-        .rings = device->layout.rings,
-        .ring_bytes = device->layout.ring_bytes,
+        .rings = { device->layout.rings, device->layout.host_rings },
+        .ring_bytes = { device->layout.ring_bytes, device->layout.host_ring_bytes },
         .chunk = plan->chunk,
         .depth = plan->depth,
         .stride = plan->chunk + 128,

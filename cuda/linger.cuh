@@ -49,7 +49,7 @@ static __device__ __forceinline__ void order_relay(const shunt_ll_args &a, uint3
 
     if (lane < SHUNT_ORDER_WORDS) {
         memcpy(&word, (const char *)order + 12 * lane, 12);
-        gpu_ll_store((gpu_vec *)(a.scratch[a.head.me] + SHUNT_SCRATCH_RELAY) + lane, word);
+        gpu_ll_store((gpu_vec *)(a.to[a.head.me] + SHUNT_SCRATCH_RELAY) + lane, word);
     }
 }
 
@@ -80,7 +80,7 @@ static __device__ __forceinline__ bool linger_gate(const shunt_ll_args &a, bool 
     bool open = false;
 
     if (threadIdx.x % 32 == 0)
-        open = first_says(a.scratch[a.head.me] + SHUNT_SCRATCH_GATE,
+        open = first_says(a.to[a.head.me] + SHUNT_SCRATCH_GATE,
                           (uint64_t)a.linger.generation << 32 | a.linger.sequence, opens);
     return __any_sync(~0u, open);
 }
@@ -115,7 +115,7 @@ static __device__ void linger_follow(const shunt_ll_args &a, uint32_t sequence, 
     const uint64_t end = gpu_clock_ns() + 4 * window_ns;
     bool open = false;
 
-    while (!order_read(a.scratch[a.head.me] + SHUNT_SCRATCH_RELAY, sequence, order)) {
+    while (!order_read(a.to[a.head.me] + SHUNT_SCRATCH_RELAY, sequence, order)) {
         if (!open && __any_sync(~0u, gpu_clock_ns() > end)) {
             open = linger_gate(a, false);
             if (!open) {

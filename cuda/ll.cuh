@@ -30,7 +30,8 @@ static __device__ __forceinline__ char *ll_slot(const shunt_ll_args &a, const sh
     uint32_t slot = a.channel[sender] - (a.channel[sender] > a.channel[owner]); /* nobody sends to itself */
     uint64_t place = 2 * slot + (op.turns >> peer & 1);
 
-    return a.scratch[owner] + (op.lines ? a.lines + place * a.line_bytes : SHUNT_SCRATCH_DATA + place * a.ll_bytes);
+    return scratch_of(a, owner, sender) +
+           (op.lines ? a.lines + place * a.line_bytes : SHUNT_SCRATCH_DATA + place * a.ll_bytes);
 }
 
 /* The k-th rank to send to: everybody begins with another one. */

@@ -390,7 +390,7 @@ static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op,
     poll state = has ? result.receive(a, op, l, first, true) : POLL_OK;
     bool missing = __syncthreads_or(state != POLL_OK || recalled);
     if (l.together) {
-        if (!launch_goes(a.scratch[a.head.me], op.ticket, launch, !missing))
+        if (!launch_goes(a.to[a.head.me], op.ticket, launch, !missing))
             return state == POLL_ABORTED ? state : POLL_LATE;
         if (state != POLL_OK)
             state = result.receive(a, op, l, first, false);
@@ -406,7 +406,8 @@ static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op,
 static __device__ __forceinline__ uint64_t *line_end_word(const shunt_ll_args &a, uint32_t owner, uint32_t sender)
 {
     static_assert(SHUNT_GRID <= SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS, "a word for each thread block");
-    return (uint64_t *)a.scratch[owner] + a.channel[sender] * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS + blockIdx.x;
+    return (uint64_t *)scratch_of(a, owner, sender) + a.channel[sender] * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS +
+           blockIdx.x;
 }
 
 /* The end of a direct exchange. The barrier and the release put what this block has stored before the word. */
@@ -471,7 +472,7 @@ template <class T, class Op> static __device__ void ll_run(const shunt_ll_args &
 
     if (block_skipped(a.head))
         return;
-    const bool recalled = block_begin(a.scratch[a.head.me], a.head);
+    const bool recalled = block_begin(a.to[a.head.me], a.head);
     block_end(a.head, a.op.ticket, ll_either<T, Op>(a, a.op, a.head.launch, recalled));
     while (window_ns != 0 && linger_next(a, ++sequence, window_ns, &order)) {
         const shunt_ll_op op = order.op;

@@ -45,6 +45,8 @@ cuda_sources += \
 	%reldir%/room.c \
 	%reldir%/registry.h \
 	%reldir%/outline.c \
+	%reldir%/shm.c \
+	%reldir%/shm.h \
 	%reldir%/stage.c \
 	%reldir%/stage.h \
 	%reldir%/types.c \

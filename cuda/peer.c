@@ -10,6 +10,7 @@
 #include "cuda/linger.h"
 #include "cuda/packer.h"
 #include "cuda/probe.h"
+#include "cuda/shm.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -17,6 +18,7 @@ static struct {
     enum shunt_reason reason;
     struct shunt_device device;
     struct shunt_peer peers[SHUNT_ARENA_PROCS];
+    bool no_ipc; /* nobody can open our scratch */
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 #define LL_SHARE   (4 << 20)  /* bytes of scratch for LL */
@@ -37,6 +39,10 @@ static struct shunt_layout layout_make(int local_size)
     if (budget > layout.rings)
         layout.ring_bytes = (budget - layout.rings) / rings / 65536 * 65536;
     layout.total = layout.rings + rings * layout.ring_bytes;
+    layout.host_rings = layout.lines;
+    if (shunt_conf->shm_size > layout.host_rings)
+        layout.host_ring_bytes = (shunt_conf->shm_size - layout.host_rings) / rings / 4096 * 4096;
+    layout.host_total = layout.host_rings + rings * layout.host_ring_bytes;
     return layout;
 }
 
@@ -103,8 +109,12 @@ static enum shunt_reason set_up_inside(struct shunt_device *device, struct shunt
     shunt_packer_load(device->gpu);
     if (allocate(device) != SHUNT_OK)
         return SHUNT_REASON_NO_DEVICE_MEMORY;
-    if (SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcGetMemHandle(&card->scratch, (CUdeviceptr)device->scratch)) != SHUNT_OK)
-        return SHUNT_REASON_NO_IPC;
+    if (!shunt_conf->p2p_disable &&
+        SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcGetMemHandle(&card->scratch, (CUdeviceptr)device->scratch)) != SHUNT_OK) {
+        if (!shunt_shm_possible(card))
+            return SHUNT_REASON_NO_IPC;
+        self.no_ipc = true;
+    }
     describe_gpu(device, card);
     return SHUNT_REASON_NONE;
 }
@@ -115,11 +125,12 @@ static enum shunt_reason set_up(struct shunt_arena *arena, struct shunt_gpu *gpu
     struct shunt_gpu_scope scope;
     int channel = shunt_arena_set_device_used(arena);
 
-    if (shunt_conf->p2p_disable)
-        return SHUNT_REASON_NO_P2P;
     device->gpu = gpu;
     device->context = gpu->id;
     device->layout = layout_make(shunt_arena_local_size(arena));
+    shunt_shm_start(&device->layout, card);
+    if (shunt_conf->p2p_disable && !shunt_shm_possible(card))
+        return SHUNT_REASON_NO_P2P;
     if (channel < 0 || channel >= (int)device->layout.channels)
         return SHUNT_REASON_TOO_MANY_GPUS;
     device->channel = (uint32_t)channel;
@@ -261,6 +272,8 @@ static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card
         shunt_warn("cuda", "SHUNT_SCRATCH_SIZE differs between the ranks");
         return SHUNT_REASON_PEER_VETO;
     }
+    if (shunt_conf->p2p_disable || self.no_ipc)
+        return self.no_ipc ? SHUNT_REASON_NO_IPC : SHUNT_REASON_NO_P2P;
     const bool whole_lines = has_whole_lines(theirs);
     if (!shunt_level_allows(mine, theirs, whole_lines))
         return SHUNT_REASON_P2P_LEVEL;
@@ -301,6 +314,21 @@ static enum shunt_peer_state prove(struct shunt_card *mine, struct shunt_card *t
     return both ? SHUNT_PEER_OPEN : SHUNT_PEER_MET;
 }
 
+/* Two GPUs that do not reach each other meet in host memory. */
+static enum shunt_peer_state meet_peer(struct shunt_arena *arena, int slot, struct shunt_card *mine,
+                                       struct shunt_card *theirs, struct shunt_peer *peer)
+{
+    if (!shunt_shm_chosen(mine, theirs)) {
+        if (peer->scratch == NULL)
+            peer->reason = open_scratch(mine, theirs, peer);
+        enum shunt_peer_state state =
+            peer->reason == SHUNT_REASON_NONE ? prove(mine, theirs, peer) : SHUNT_PEER_REFUSED;
+        if (state != SHUNT_PEER_REFUSED || !shunt_shm_helps(peer->reason))
+            return state;
+    }
+    return shunt_shm_meet(arena, slot, peer, self.device.scratch);
+}
+
 /* With the lock held: a peer that has published since the last look. */
 static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
 {
@@ -319,10 +347,7 @@ static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
         peer->channel = self.device.channel;
         result = SHUNT_PEER_OPEN;
     } else if (shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
-        if (peer->scratch == NULL)
-            peer->reason = open_scratch(mine, theirs, peer);
-        if (peer->reason == SHUNT_REASON_NONE)
-            result = prove(mine, theirs, peer);
+        result = meet_peer(arena, slot, mine, theirs, peer);
         shunt_gpu_leave(&scope);
     } else {
         peer->reason = SHUNT_REASON_CONTEXT;
@@ -335,7 +360,7 @@ static void follow(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
     struct shunt_gpu_scope scope;
 
     if (atomic_load_explicit(&shunt_card(arena, slot)->version, memory_order_relaxed) == peer->version ||
-        slot == shunt_arena_self(arena))
+        slot == shunt_arena_self(arena) || peer->hosted)
         return;
     if (shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
         shunt_registry_follow(arena, slot, false);
@@ -348,7 +373,7 @@ static bool up_to_date(struct shunt_arena *arena, int slot, struct shunt_peer *p
 {
     /* Acquire: with the state come the fields that it vouches for. */
     return __atomic_load_n(&peer->state, __ATOMIC_ACQUIRE) == SHUNT_PEER_OPEN &&
-           (slot == shunt_arena_self(arena) ||
+           (slot == shunt_arena_self(arena) || peer->hosted ||
             atomic_load_explicit(&shunt_card(arena, slot)->version, memory_order_relaxed) ==
                 __atomic_load_n(&peer->version, __ATOMIC_ACQUIRE));
 }
@@ -375,9 +400,19 @@ uint32_t shunt_peer_channel(int slot)
     return self.peers[slot].channel;
 }
 
-char *shunt_peer_scratch(int slot)
+char *shunt_peer_to(int slot)
 {
-    return self.peers[slot].scratch;
+    return self.peers[slot].hosted ? self.peers[slot].host.device : self.peers[slot].scratch;
+}
+
+char *shunt_peer_from(int slot)
+{
+    return self.peers[slot].hosted ? shunt_shm_own() : self.device.scratch;
+}
+
+bool shunt_peer_hosted(int slot)
+{
+    return self.peers[slot].hosted;
 }
 
 char *shunt_peer_block(int slot, uint32_t registration)
@@ -405,6 +440,17 @@ bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t 
     if (!(atomic_load_explicit(&card->missed, memory_order_relaxed) >> r & 1))
         atomic_fetch_or_explicit(&card->missed, 1ull << r, memory_order_relaxed);
     return false;
+}
+
+bool shunt_peers_hosted(struct shunt_arena *arena, const int *slots, int n)
+{
+    uint32_t members = 0, hosted = 0;
+
+    for (int q = 0; q < n; q++) {
+        members |= 1u << shunt_card(arena, slots[q])->channel;
+        hosted |= atomic_load_explicit(&shunt_card(arena, slots[q])->hosted, memory_order_acquire);
+    }
+    return (members & hosted) != 0;
 }
 
 bool shunt_peer_whole_lines(struct shunt_arena *arena, int user, int owner)
@@ -513,6 +559,7 @@ void shunt_peers_close(void)
         shunt_linger_quit(&self.device);
         shunt_lanes_close();
         shunt_registry_close_all(true);
+        shunt_shm_stop(true);
         for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++)
             close_peer(&self.peers[slot]);
         shunt_kernels_unload();
@@ -523,6 +570,7 @@ void shunt_peers_close(void)
     for (int i = 0; i < KNOWN; i++)
         atomic_store(&known[i], 0);
     shunt_registry_stop();
+    shunt_shm_stop(false);
     self.state = FAILED;
     self.reason = SHUNT_REASON_FINALIZED;
     pthread_mutex_unlock(&self.lock);

@@ -27,6 +27,7 @@ struct shunt_layout {
     uint64_t rings;      /* offset of the rings */
     uint64_t ring_bytes; /* of one channel and area */
     uint64_t total;
+    uint64_t host_rings, host_ring_bytes, host_total; /* the same of a segment in host memory, which has no lines */
     uint32_t channels;
 };
 
@@ -78,11 +79,13 @@ enum shunt_peer_state { SHUNT_PEER_MISSING, SHUNT_PEER_MET, SHUNT_PEER_OPEN, SHU
 enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum shunt_reason *reason);
 
 /*
- * The channel of an open peer, its scratch as mapped here, and a registered block of it, which is to be used now: only
- * for an operation whose decision counts on it.
+ * The channel of an open peer; where we write to it and where it writes to us: scratch in the GPU's memory, or `hosted`, in
+ * host memory; and a registered block of it, which is to be used now: only for an operation whose decision counts on it.
  */
 uint32_t shunt_peer_channel(int slot);
-char *shunt_peer_scratch(int slot);
+char *shunt_peer_to(int slot);
+char *shunt_peer_from(int slot);
+bool shunt_peer_hosted(int slot);
 char *shunt_peer_block(int slot, uint32_t registration);
 
 /*
@@ -90,6 +93,9 @@ char *shunt_peer_block(int slot, uint32_t registration);
  * the owner is told that it was missed, and offers it again.
  */
 bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration);
+
+/* Decider's question: does anything between these n processes go by host memory? */
+bool shunt_peers_hosted(struct shunt_arena *arena, const int *slots, int n);
 
 /* Decider's question: do the stores of the process in slot `user` reach the GPU of the one in `owner` in whole lines? */
 bool shunt_peer_whole_lines(struct shunt_arena *arena, int user, int owner);

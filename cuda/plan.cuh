@@ -54,10 +54,11 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
     default: {
         /* nobody sends to itself: the owner's own channel has no ring */
         uint32_t channel = a.channel[ref.slot] - (a.channel[ref.slot] > a.channel[ref.rank]);
+        uint32_t host = a.hosted >> (ref.rank == a.head.me ? ref.slot : ref.rank) & 1;
         uint64_t ring = (uint64_t)channel * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
         uint64_t place = (uint64_t)plan_block() * a.depth + chunk % a.depth;
         uint32_t align = (a.align[ref.slot] + ref.slice * a.slice_bytes) % 16; /* as the sender's slice */
-        return a.scratch[ref.rank] + a.rings + ring * a.ring_bytes + place * a.stride + align;
+        return scratch_of(a, ref.rank, ref.slot) + a.rings[host] + ring * a.ring_bytes[host] + place * a.stride + align;
     }
     }
 }
@@ -66,7 +67,7 @@ static __device__ __forceinline__ uint64_t *counter_of(const shunt_plan_args &a,
                                                        uint32_t signal)
 {
     uint64_t index = ((uint64_t)a.channel[sender] * SHUNT_PLAN_BLOCKS + plan_block()) * SHUNT_PLAN_SIGNALS + signal;
-    return (uint64_t *)a.scratch[owner] + index;
+    return (uint64_t *)scratch_of(a, owner, sender) + index;
 }
 
 /* This thread's peer: has it raised what the step waits for? */
@@ -230,7 +231,7 @@ static __device__ poll team_wait(const shunt_plan_args &a, const shunt_kstep &st
     bool missing = __syncthreads_or(state != POLL_OK || (first && recalled));
 
     if (first) {
-        if (!launch_goes(a.scratch[a.head.me], a.head.ticket, a.head.launch, !missing))
+        if (!launch_goes(a.to[a.head.me], a.head.ticket, a.head.launch, !missing))
             return state == POLL_ABORTED ? state : POLL_LATE;
         if (missing) {
             state = step_wait(a, step, chunk, false);
@@ -280,7 +281,7 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
 
     if (block_skipped(a.head))
         return;
-    const bool recalled = block_begin(a.scratch[a.head.me], a.head);
+    const bool recalled = block_begin(a.to[a.head.me], a.head);
     for (uint32_t k = 0; k < a.n_steps; k++)
         last_lag = a.steps[k].team == team && a.steps[k].lag > last_lag ? a.steps[k].lag : last_lag;
     for (uint64_t i = 0; i < chunks + last_lag; i++) {

@@ -48,3 +48,21 @@ bool shunt_probe_arrived(const char *own_scratch, uint32_t sender, uint32_t owne
     make_pattern(expected, sender, owner);
     return copy_apart(found, own_scratch + PLACE(sender)) == SHUNT_OK && memcmp(found, expected, sizeof found) == 0;
 }
+
+enum shunt_status shunt_probe_write_host(char *segment_of_owner, char *own_scratch, uint32_t sender, uint32_t owner)
+{
+    uint64_t pattern[WORDS];
+    char *place = own_scratch + PLACE(sender); /* nobody sends to itself */
+
+    make_pattern(pattern, sender, owner);
+    enum shunt_status status = copy_apart(place, pattern);
+    return status == SHUNT_OK ? copy_apart(segment_of_owner + PLACE(sender), place) : status;
+}
+
+bool shunt_probe_arrived_host(const char *own_segment, uint32_t sender, uint32_t owner)
+{
+    uint64_t expected[WORDS];
+
+    make_pattern(expected, sender, owner);
+    return memcmp(own_segment + PLACE(sender), expected, sizeof expected) == 0;
+}

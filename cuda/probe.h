@@ -18,4 +18,8 @@ enum shunt_status shunt_probe_write(char *scratch_of_owner, uint32_t sender, uin
 /* Is it there? An error of the driver is a no. */
 bool shunt_probe_arrived(const char *own_scratch, uint32_t sender, uint32_t owner);
 
+/* The same through host memory, where the owner's scratch is a segment that both map; by way of the sender's own scratch. */
+enum shunt_status shunt_probe_write_host(char *segment_of_owner, char *own_scratch, uint32_t sender, uint32_t owner);
+bool shunt_probe_arrived_host(const char *own_segment, uint32_t sender, uint32_t owner);
+
 #endif

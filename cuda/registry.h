@@ -34,6 +34,8 @@ struct shunt_registration {
     uint64_t base, size, id;
 };
 
+enum { SHUNT_HOST_UNUSED, SHUNT_HOST_OPEN, SHUNT_HOST_REFUSED };
+
 enum { SHUNT_CARD_NONE, SHUNT_CARD_OPEN, SHUNT_CARD_REFUSED };
 
 /* What a process publishes of itself (shunt_arena_card). `state` is stored last, with release. */
@@ -52,6 +54,11 @@ struct shunt_card {
     CUipcMemHandle scratch;
     _Atomic uint32_t probed, heard, deaf; /* bit, by the peer's channel: our pattern is written; its has arrived, has not */
     _Atomic uint32_t whole_lines; /* bit: owner's channel; our stores to its GPU keep 128 bytes whole (LL128) */
+    _Atomic uint32_t host_state; /* SHUNT_HOST_*: of the segment in host memory (shm.h) */
+    _Atomic uint32_t hosted;     /* bit, by the peer's channel: we go by host memory, say I */
+    _Atomic uint32_t host_probed, host_heard, host_deaf; /* as above, of segments */
+    uint64_t host_total;         /* bytes of a segment */
+    struct shunt_mailbox_address host_box; /* for descriptors of segments; written before OPEN */
     struct shunt_mailbox_address mailbox; /* written before the first `asked` */
     _Atomic uint64_t asked[SHUNT_KRANKS]; /* [owner's channel]: bit per entry: I wait for its descriptor */
     _Atomic uint32_t opened[SHUNT_KRANKS][SHUNT_REGISTRATIONS + 1]; /* [owner's channel][entry]: the number that I have open */
@@ -76,6 +83,11 @@ struct shunt_block {
     struct shunt_block *next; /* of those that are open */
 };
 
+/* A piece of host memory that GPUs share (shm.h), as this process and as its GPU see it. */
+struct shunt_segment {
+    char *memory, *device; /* NULL: none */
+};
+
 /* This process's view of a peer. */
 struct shunt_peer {
     enum shunt_peer_state state;
@@ -89,6 +101,9 @@ struct shunt_peer {
     uint64_t ll_heard;   /* of the last in which something came from it: what it had to do before is done */
     bool untidy; /* something is to be closed, or to be opened once there is room */
     char *scratch;
+    bool hosted; /* what goes between us lies in host memory */
+    bool host_offered, host_failed; /* it has been sent our segment's descriptor; something has gone wrong with it */
+    struct shunt_segment host; /* the peer's */
     struct shunt_block blocks[SHUNT_REGISTRATIONS + 1];
 };
 

@@ -99,6 +99,13 @@ static __device__ __forceinline__ bool block_begin(char *scratch, const shunt_kh
     return gpu_load_user((const uint64_t *)(scratch + SHUNT_SCRATCH_RECALL)) == key;
 }
 
+/* Scratch of rank `owner` where rank `sender` writes; one of the two is me. */
+template <class Args>
+static __device__ __forceinline__ char *scratch_of(const Args &a, uint32_t owner, uint32_t sender)
+{
+    return owner == a.head.me ? a.from[sender] : a.to[owner];
+}
+
 /* Has this block ended in an earlier launch? */
 static __device__ __forceinline__ bool block_skipped(const shunt_khead &head)
 {

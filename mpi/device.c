@@ -86,6 +86,8 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
         shunt_stats_count(task->coll, path, SHUNT_REASON_NONE, shunt_conf->stats ? bytes_of(task) : 0);
     if (status == SHUNT_OK && outcome.lingered)
         shunt_stats_lingered(task->coll);
+    if (status == SHUNT_OK && outcome.hosted)
+        shunt_stats_hosted(task->coll);
     return true;
 }
 

@@ -243,6 +243,8 @@ static void land(struct flight *flight)
         count_run(flight, SHUNT_PATH_GPU + outcome.algo);
     if (status == SHUNT_OK && outcome.lingered)
         shunt_stats_lingered(flight->coll);
+    if (status == SHUNT_OK && outcome.hosted)
+        shunt_stats_hosted(flight->coll);
     end_flight(flight, status == SHUNT_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }
 

@@ -87,9 +87,10 @@ class Result:
         assert summary["failures"] == 0 and summary["cases"] > 0, str(self)
         return summary
 
-    def ran(self, where, reason=None, local=False):
+    def ran(self, where, reason=None, local=False, hosted=None):
         """Every call on device memory of a checker is in the statistics, and ran `where`: gpu, staged, any, or the name
-        of an algorithm. local: some were on communicators of one rank. reason: the only one of all staged."""
+        of an algorithm. local: some were on communicators of one rank. reason: the only one of all staged. hosted: all or
+        none of those on the GPUs went by host memory between some."""
         summary, stats = self.checked(), self.stats
         device = stats.gpu + stats.paths["staged"] + stats.paths["local"]
         assert device == summary["device"], str(self)
@@ -102,6 +103,8 @@ class Result:
             assert stats.paths[where] == stats.gpu, str(self)
         if not local:
             assert stats.paths["local"] == 0, str(self)
+        if hosted is not None:
+            assert stats.hosted == (stats.gpu if hosted else 0), str(self)
         if reason:
             assert set(stats.reasons) == {reason}, str(self)
         return self
@@ -109,11 +112,11 @@ class Result:
 
 class Stats:
     """paths: calls by path; reasons: staged calls by reason; processes: how many the sums are over; lingered: calls
-    without a launch."""
+    without a launch; hosted: calls by host memory between GPUs."""
 
     def __init__(self):
         self.paths, self.reasons, self.processes = collections.Counter(), collections.Counter(), 0
-        self.lingered = 0
+        self.lingered = self.hosted = 0
 
     @property
     def gpu(self):
@@ -131,6 +134,8 @@ def read_stats(text):
             stats.reasons[found[2].strip()] += int(found[1])
         elif found := re.search(r"shunt \[.*\]\s+allreduce: (\d+) without a launch$", line):
             stats.lingered += int(found[1])
+        elif found := re.search(r"shunt \[.*\]\s+allreduce: (\d+) by host memory between GPUs", line):
+            stats.hosted += int(found[1])
     return stats
 
 

@@ -214,7 +214,7 @@ mpi_test_programs = bench_types check_accesses check_allreduce check_app check_c
 	check_starts check_threads check_types \
 	check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives staged requests flights repeats types float16 memory faults levels topo life messages linger \
+process_tests = checker allreduce collectives staged requests flights repeats types float16 memory faults levels shm topo life messages linger \
 	ll128 app clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) $(addprefix $(srcdir)/%reldir%/,form.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it
@@ -264,7 +264,7 @@ EXTRA_DIST += %reldir%/test_launchers.py
 PYTEST = $(PYTHON) -m pytest
 PYTESTFLAGS =
 pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
-EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/hosts.py %reldir%/hw.sh %reldir%/heap.c %reldir%/suite.py
+EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/bench_pinned.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/hosts.py %reldir%/hw.sh %reldir%/heap.c %reldir%/suite.py
 
 if HAVE_PYTEST
 check-local: check-processes

@@ -4,6 +4,7 @@ import pytest
 
 from harness import REAL_GPUS, Block, may_unshare, mpirun, program_path
 
+ALONE = {"SHUNT_SHM_DISABLE": "1"}  # not by host memory
 SMALL = ["--count", "1,17,5000", "--place", "in,out", "--type", "FLOAT,INT"]
 
 
@@ -19,7 +20,7 @@ def check(family, ranks, *words, **more):
 ])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_driver_refuses(family, fault, reason, ranks):
-    check(family, ranks, *SMALL, faults=[fault]).ran("staged", reason=reason)
+    check(family, ranks, *SMALL, faults=[fault], settings=ALONE).ran("staged", reason=reason)
 
 
 @pytest.mark.parametrize("fault, reasons", [
@@ -33,7 +34,7 @@ def test_driver_refuses_one_rank(fault, reasons, bad):
     """The others learn of it, and nobody waits."""
     words = ["check_allreduce", *SMALL, "--comm", "world,dup"]
     result = mpirun("openmpi", blocks=[Block(1, words, settings={"SHUNT_SIM_FAULT": fault if rank == bad else ""})
-                                       for rank in range(3)])
+                                       for rank in range(3)], settings=ALONE)
     assert set(result.ran("staged").stats.reasons) <= reasons and result.seconds < 20, str(result)
 
 
@@ -42,7 +43,7 @@ def test_others_run_without_the_pair_whose_writes_are_lost():
     """Nobody hears rank 3; what ranks 0 and 2 do without it runs on the GPUs."""
     words = ["check_allreduce", "--count", "5000", "--place", "in", "--comm", "world,split"]
     result = mpirun("openmpi", blocks=[Block(1, words, settings={"SHUNT_SIM_FAULT": "lost" if rank == 3 else ""})
-                                       for rank in range(4)])
+                                       for rank in range(4)], settings=ALONE)
     result.checked()
     assert result.stats.gpu > 0 and result.stats.paths["staged"] > 0, str(result)
 
@@ -57,7 +58,7 @@ def test_no_memory_left_on_one_gpu():
 
 
 def test_machine_without_peer_access(family):
-    check(family, 2, *SMALL, preset="rtx4090x8").ran("staged", reason="no peer access between the GPUs")
+    check(family, 2, *SMALL, preset="rtx4090x8", settings=ALONE).ran("staged", reason="no peer access between the GPUs")
 
 
 def test_machine_with_one_gpu(family):
@@ -92,11 +93,11 @@ def test_ranks_in_containers_of_their_own(apart):
 
 @pytest.mark.parametrize("kinds", ["D", "DM", "HD"])
 def test_driver_refuses_in_mixed_company(kinds):
-    check("openmpi", 3, *SMALL, "--send", kinds, "--recv", kinds, faults=["noipc"]).ran("staged")
+    check("openmpi", 3, *SMALL, "--send", kinds, "--recv", kinds, faults=["noipc"], settings=ALONE).ran("staged")
 
 
 def test_setting_without_peer_access(family):
-    check(family, 2, *SMALL, settings={"SHUNT_P2P_DISABLE": "1"}).ran(
+    check(family, 2, *SMALL, settings={"SHUNT_P2P_DISABLE": "1", **ALONE}).ran(
         "staged", reason="no peer access between the GPUs")
 
 

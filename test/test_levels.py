@@ -8,17 +8,18 @@ from harness import Block, mpirun
 pytestmark = pytest.mark.skipif(harness.REAL_GPUS, reason="the simulated machines are needed")
 
 FAR = "SHUNT_P2P_LEVEL allows no peer access between GPUs so far apart"
+ALONE = {"SHUNT_SHM_DISABLE": "1"}  # not by host memory
 WORDS = ["check_allreduce", "--count", "1,5000", "--place", "in,out", "--type", "INT"]
 
 
 def at(level, ranks=2, preset="rtx4090x8-p2p", family="openmpi", faults=(), gpus=None, **settings):
     return mpirun(family, ranks, *WORDS, preset=preset, faults=faults, gpus=gpus,
-                  settings={"SHUNT_P2P_LEVEL": level, **settings})
+                  settings={"SHUNT_P2P_LEVEL": level, **ALONE, **settings})
 
 
 def apart(level, gpus, **more):
     """One rank for each of these GPUs, which is all that it sees, as its number 0."""
-    return mpirun("openmpi", blocks=[Block(1, WORDS, settings={"CUDA_VISIBLE_DEVICES": gpu, "SHUNT_P2P_LEVEL": level})
+    return mpirun("openmpi", blocks=[Block(1, WORDS, settings={"CUDA_VISIBLE_DEVICES": gpu, "SHUNT_P2P_LEVEL": level, **ALONE})
                                      for gpu in gpus], gpus=8, **more)
 
 
@@ -57,7 +58,7 @@ def test_without_nvml():
 
 def test_ranks_that_want_different_things():
     """One refuses: all stage."""
-    result = mpirun("openmpi", blocks=[Block(1, WORDS, settings={"SHUNT_P2P_LEVEL": "LOC" if rank == 1 else "SYS"})
+    result = mpirun("openmpi", blocks=[Block(1, WORDS, settings={"SHUNT_P2P_LEVEL": "LOC" if rank == 1 else "SYS", **ALONE})
                                        for rank in range(3)]).ran("staged")
     assert FAR in result.stats.reasons, str(result)
 

@@ -24,6 +24,9 @@
 #define LINE_BYTES (2 * MOST_BYTES)
 #define LINES_AT   (SHUNT_SCRATCH_DATA + 2 * (MOST_RANKS - 1) * (uint64_t)LL_BYTES)
 #define RINGS      (LINES_AT + 2 * (MOST_RANKS - 1) * (uint64_t)LINE_BYTES)
+#define HOST_RINGS LINES_AT
+#define HOST_RING_BYTES (16u << 10)
+#define HOST_SCRATCH (HOST_RINGS + (MOST_RANKS - 1) * SHUNT_PLAN_AREAS * (uint64_t)HOST_RING_BYTES)
 #define SCRATCH    (RINGS + (MOST_RANKS - 1) * SHUNT_PLAN_AREAS * (uint64_t)RING_BYTES)
 
 /* ---- the ranks: what the host does for a kernel ---- */
@@ -31,11 +34,12 @@
 struct rank_state {
     uint64_t done[SHUNT_GRID];
     uint32_t abort;
-    char *scratch;
+    char *scratch, *host; /* for those it reaches, and for the others */
 };
 
 struct world {
     unsigned n;
+    bool apart; /* ranks of which one is odd and the other even do not reach each other */
     uint64_t ticket;
     unsigned ll_turn;
     rank_state ranks[MOST_RANKS];
@@ -74,6 +78,25 @@ static void write_plan(world *w, unsigned me, const operation &o, shunt_plan *pl
     fail();
 }
 
+static bool is_hosted(const world *w, unsigned a, unsigned b)
+{
+    return w->apart && (a + b) % 2;
+}
+
+/* Where each writes to this rank and it writes to each. Answers with whom it goes by host memory. */
+template <class Args> static uint32_t fill_places(world *w, unsigned me, Args *a)
+{
+    uint32_t hosted = 0;
+    for (unsigned q = 0; q < w->n; q++) {
+        bool host = is_hosted(w, me, q);
+        hosted |= (uint32_t)host << q;
+        a->to[q] = host ? w->ranks[q].host : w->ranks[q].scratch;
+        a->from[q] = host ? w->ranks[me].host : w->ranks[me].scratch;
+        a->channel[q] = (uint8_t)q;
+    }
+    return hosted;
+}
+
 static void fill_ll(world *w, unsigned me, const operation &o, uint64_t ticket, unsigned turn, shunt_ll_args *a)
 {
     shunt_plan plan;
@@ -83,13 +106,12 @@ static void fill_ll(world *w, unsigned me, const operation &o, uint64_t ticket, 
     a->op.turns = turn ? ~0u : 0;
     a->ll_bytes = LL_BYTES;
     a->lines = LINES_AT;
+    fill_places(w, me, a);
     /* Often no more room than for a lap, so that the message goes round */
     uint32_t lap = SHUNT_LINE_LAP * (o.blocks * o.threads / 32);
     a->line_bytes = LINE_BYTES;
     a->line_room = o.short_slots && is_mutual(o.coll) ? lap : LINE_BYTES / SHUNT_LINE_WIRE;
     for (unsigned q = 0; q < w->n; q++) {
-        a->scratch[q] = w->ranks[q].scratch;
-        a->channel[q] = (uint8_t)q;
         a->outs[q] = o.out[q];
     }
 }
@@ -119,16 +141,17 @@ static void fill_plan(world *w, unsigned me, const operation &o, shunt_plan_args
     a->bytes = plan.bytes;
     a->slice_bytes = plan.slice_bytes;
     a->part_bytes = plan.part_bytes;
-    a->rings = RINGS;
-    a->ring_bytes = RING_BYTES;
+    a->rings[0] = RINGS;
+    a->ring_bytes[0] = RING_BYTES;
+    a->rings[1] = HOST_RINGS;
+    a->ring_bytes[1] = HOST_RING_BYTES;
+    a->hosted = fill_places(w, me, a);
     a->chunk = plan.chunk;
     a->depth = plan.depth;
     a->stride = plan.chunk + 16;
     a->n_steps = plan.n_steps;
     for (unsigned q = 0; q < w->n; q++) {
         a->out[q] = o.out[q];
-        a->scratch[q] = w->ranks[q].scratch;
-        a->channel[q] = (uint8_t)q;
         a->align[q] = (uint8_t)((uintptr_t)o.in[q] % 16);
     }
     for (unsigned s = 0; s < plan.n_steps; s++)
@@ -225,22 +248,33 @@ static void *run_rank(void *context)
     return nullptr;
 }
 
-static world *make_world(unsigned n)
+static char *make_scratch(size_t bytes)
+{
+    char *scratch = static_cast<char *>(aligned_alloc(64, bytes));
+    assert_non_null(scratch);
+    memset(scratch, 0, bytes);
+    return scratch;
+}
+
+static world *make_world(unsigned n, bool apart = false)
 {
     world *w = new world();
     w->n = n;
+    w->apart = apart;
     for (unsigned r = 0; r < n; r++) {
-        w->ranks[r].scratch = static_cast<char *>(aligned_alloc(64, SCRATCH));
-        assert_non_null(w->ranks[r].scratch);
-        memset(w->ranks[r].scratch, 0, SCRATCH);
+        w->ranks[r].scratch = make_scratch(SCRATCH);
+        if (apart)
+            w->ranks[r].host = make_scratch(HOST_SCRATCH);
     }
     return w;
 }
 
 static void end_world(world *w)
 {
-    for (unsigned r = 0; r < w->n; r++)
+    for (unsigned r = 0; r < w->n; r++) {
         free(w->ranks[r].scratch);
+        free(w->ranks[r].host);
+    }
     delete w;
 }
 
@@ -381,31 +415,45 @@ static void many_ranks(void **)
     }
 }
 
-/* All collectives, each with other types and operations, by all shapes that suit them. */
-static void every_collective(void **)
+/* So many operations of all collectives, each with other types and operations, by all shapes that suit them. */
+static void run_collectives(unsigned n, bool apart, unsigned count)
 {
     static const unsigned pairs[][2] = {{SHUNT_TYPE_F32, SHUNT_OP_SUM}, {SHUNT_TYPE_I16, SHUNT_OP_MAX},
                                         {SHUNT_TYPE_BF16, SHUNT_OP_SUM}, {SHUNT_TYPE_F64I, SHUNT_OP_MINLOC}};
     static const unsigned units[] = {SHUNT_TYPE_U8, SHUNT_TYPE_U16, SHUNT_TYPE_U32, SHUNT_TYPE_U64};
     std::vector<operation> operations;
-    for (unsigned n : {2u, 3u, 5u}) {
-        world *w = make_world(n);
-        for (unsigned i = 0; i < 24 * SHUNT_NALGOS; i++) {
-            unsigned coll = shunt_algos[i % SHUNT_NALGOS].coll, pick = i / SHUNT_NALGOS % 4;
-            bool adds = combines(coll);
-            operation o = make_operation((shape)random_below(3), adds ? pairs[pick][0] : units[pick],
-                                         adds ? pairs[pick][1] : (unsigned)SHUNT_OP_MOVE);
-            o.coll = coll;
-            o.root = (unsigned)random_below(n);
-            if (strcmp(shunt_algos[i % SHUNT_NALGOS].name, "ring") == 0 && o.type != SHUNT_TYPE_BF16)
-                o.how = RING;
-            if (i % 16 == 0)
-                o.count = MOST_BYTES / shunt_type_size(o.type) / 8;
-            operations.push_back(o);
-        }
-        run_batch(w, &operations);
-        end_world(w);
+    world *w = make_world(n, apart);
+    for (unsigned i = 0; i < count; i++) {
+        unsigned coll = shunt_algos[i % SHUNT_NALGOS].coll, pick = i / SHUNT_NALGOS % 4;
+        bool adds = combines(coll);
+        shape how = apart ? random_below(2) ? LL : ONESHOT : (shape)random_below(3); /* lines do not go by host memory */
+        operation o = make_operation(how, adds ? pairs[pick][0] : units[pick],
+                                     adds ? pairs[pick][1] : (unsigned)SHUNT_OP_MOVE);
+        o.coll = coll;
+        o.root = (unsigned)random_below(n);
+        if (strcmp(shunt_algos[i % SHUNT_NALGOS].name, "ring") == 0 && o.type != SHUNT_TYPE_BF16)
+            o.how = RING;
+        if (apart && strcmp(shunt_algos[i % SHUNT_NALGOS].name, "twoshot") == 0)
+            o.how = TWOSHOT;
+        if (i % 16 == 0)
+            o.count = MOST_BYTES / shunt_type_size(o.type) / 8;
+        operations.push_back(o);
     }
+    run_batch(w, &operations);
+    end_world(w);
+}
+
+static void every_collective(void **)
+{
+    for (unsigned n : {2u, 3u, 5u})
+        run_collectives(n, false, 24 * SHUNT_NALGOS);
+}
+
+/* Between some ranks, or all, by host memory. */
+static void pairs_that_do_not_reach_each_other(void **)
+{
+    for (unsigned n : {2u, 3u, 4u})
+        run_collectives(n, true, 12 * SHUNT_NALGOS);
 }
 
 /* NaN comes through MIN and MAX from whichever rank, and through nothing that is not NaN there. */
@@ -449,7 +497,7 @@ int main()
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kernel),      cmocka_unit_test(every_alignment),   cmocka_unit_test(long_vectors),
         cmocka_unit_test(many_ranks),        cmocka_unit_test(every_collective),  cmocka_unit_test(nan_from_any_rank),
-        cmocka_unit_test(kernels_that_leave),
+        cmocka_unit_test(kernels_that_leave), cmocka_unit_test(pairs_that_do_not_reach_each_other),
     };
     const char *folder = getenv("builddir");
     std::string path = std::string(folder ? folder : ".") + "/.libs/libshunt-simkernels.so";

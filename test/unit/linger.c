@@ -280,13 +280,19 @@ static void kernel_that_ends_meanwhile(void **state)
     }
 }
 
-static uint32_t window(void)
+static uint32_t window_of(uint32_t flags)
 {
-    struct shunt_launch launch = {.launches = 0};
+    struct shunt_plan plan = {.flags = SHUNT_PLAN_LL | flags};
+    struct shunt_launch launch = {.launches = 0, .plan = &plan};
     struct shunt_linger_args args;
 
     shunt_linger_args(&launch, &args);
     return args.window_ns;
+}
+
+static uint32_t window(void)
+{
+    return window_of(0);
 }
 
 static void calls(int n, long pause_ns)
@@ -328,6 +334,8 @@ static void when_they_linger(void **state)
     assert_int_equal(window(), 0); /* calls are far apart */
     calls(16, 0);
     assert_in_range(window(), 1, 10000);
+    conf.linger = ON;
+    assert_int_equal(window_of(SHUNT_PLAN_HOSTED), 0); /* GPUs that meet in host memory */
     conf.linger = OFF;
     assert_int_equal(window(), 0);
 }

@@ -89,7 +89,8 @@ static void check_shape(const struct shunt_demand *d, const struct shunt_layout 
     assert_true(d->wanted < 0 || v.algo == (uint32_t)d->wanted || (copy && !(d->can & SHUNT_PLAN_ZERO_COPY)));
     assert_int_equal(shunt_algos[v.algo].coll, d->coll);
     assert_in_range(v.blocks, 1, SHUNT_GRID);
-    assert_true((v.flags & ~d->can & ~(uint32_t)(SHUNT_PLAN_LL | SHUNT_PLAN_ENGINES)) == 0);
+    assert_true((v.flags & ~d->can & ~(uint32_t)(SHUNT_PLAN_LL | SHUNT_PLAN_ENGINES | SHUNT_PLAN_HOSTED)) == 0);
+    assert_int_equal(d->hosted, (v.flags & SHUNT_PLAN_HOSTED) != 0);
     if (v.flags & SHUNT_PLAN_ENGINES) {
         assert_int_equal(shunt_algos[v.algo].number, SHUNT_NAME_copy);
         assert_true(v.flags & SHUNT_PLAN_ZERO_COPY);
@@ -109,6 +110,7 @@ static void check_shape(const struct shunt_demand *d, const struct shunt_layout 
     assert_true(v.blocks <= SHUNT_PLAN_BLOCKS && v.blocks * SHUNT_PLAN_TEAMS <= d->max_blocks);
     assert_true(v.chunk >= 16 && v.chunk % 16 == 0);
     assert_true((uint64_t)v.blocks * SHUNT_RING_DEPTH * (v.chunk + 128) <= layout->ring_bytes);
+    assert_true(!d->hosted || (uint64_t)v.blocks * SHUNT_RING_DEPTH * (v.chunk + 128) <= layout->host_ring_bytes);
     assert_true(!(v.flags & SHUNT_PLAN_ZERO_COPY) || v.algo == TWOSHOT);
 }
 
@@ -121,8 +123,8 @@ static void check_collective(unsigned coll, int n, const struct shunt_layout *la
         if (wanted >= 0 && shunt_algos[wanted].coll != coll)
             continue;
         for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
-            for (uint32_t k = 0; k < 12; k++) { /* of three grids, neither ZERO_COPY nor LINES, one of the two, both */
-                struct shunt_demand d = { coll, n, bytes, wanted, k / 3 * 2, grids[k % 3] };
+            for (uint32_t k = 0; k < 15; k++) { /* of three grids, neither ZERO_COPY nor LINES, one of the two, both; hosted */
+                struct shunt_demand d = { coll, n, bytes, wanted, k / 3 % 4 * 2, grids[k % 3], k >= 12 };
                 check_shape(&d, layout);
             }
         }
@@ -132,9 +134,9 @@ static void check_collective(unsigned coll, int n, const struct shunt_layout *la
 static void shapes(void **state)
 {
     static const struct shunt_layout layouts[] = {
-        { .ll_bytes = 2 << 20, .line_bytes = 8 << 20, .ring_bytes = 27 << 20 },
-        { .ll_bytes = 512 << 10, .line_bytes = 6 << 20, .ring_bytes = 4 << 20 },
-        { .ll_bytes = 256 << 10, .line_bytes = 100 << 10, .ring_bytes = 1 << 20 },
+        { .ll_bytes = 2 << 20, .line_bytes = 8 << 20, .ring_bytes = 27 << 20, .host_ring_bytes = 6 << 20 },
+        { .ll_bytes = 512 << 10, .line_bytes = 6 << 20, .ring_bytes = 4 << 20, .host_ring_bytes = 800 << 10 },
+        { .ll_bytes = 256 << 10, .line_bytes = 100 << 10, .ring_bytes = 1 << 20, .host_ring_bytes = 2 << 20 },
     };
 
     (void)state;
