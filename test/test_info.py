@@ -53,20 +53,25 @@ def test_level():
 def test_no_peer_access():
     text, outcome = info(faults=["nop2p"])
     assert matrix(text, "peer access") == [["-", "no"], ["no", "-"]]
+    assert SERVED in outcome and "by host memory (SHM): no peer access between the GPUs (GPU 0 and GPU 1)" in outcome
+    outcome = info(faults=["nop2p"], SHUNT_SHM_DISABLE="1")[1]
     assert SERVED in outcome and "except: no peer access between the GPUs (GPU 0 and GPU 1)" in outcome
+    outcome = info(SHUNT_P2P_DISABLE="1")[1]
+    assert outcome.count("by host memory (SHM): no peer access between the GPUs (SHUNT_P2P_DISABLE=1)") == 1
 
 
 def test_gpus_for_games():
     text, outcome = info("rtx4090x8", 8)
     assert len(re.findall(r"^  GPU \d +NVIDIA GeForce RTX 4090, .* GiB, compute capability 8\.9$", text, re.M)) == 8
     assert matrix(text, "peer access") == [["-" if i == j else "no" for j in range(8)] for i in range(8)]
-    assert SERVED in outcome and "except: no peer access between the GPUs" in outcome
+    assert SERVED in outcome and "by host memory (SHM): no peer access between the GPUs" in outcome
 
 
 @pytest.mark.parametrize("case, cause", [
     ({"gpus": 1}, "two ranks share a GPU (there is one)"),
     ({"SHUNT_ALLREDUCE": "staged"}, "SHUNT_ALLREDUCE says so (staged)"),
-    ({"SHUNT_P2P_DISABLE": "1"}, "no peer access between the GPUs (SHUNT_P2P_DISABLE=1)"),
+    ({"SHUNT_P2P_DISABLE": "1", "SHUNT_SHM_DISABLE": "1"},
+     "no peer access between the GPUs (SHUNT_P2P_DISABLE=1 and SHUNT_SHM_DISABLE=1)"),
     ({"SHUNT_ARENA_SIZE": "1000t"}, "no shared memory between the ranks of this node (too little in /dev/shm)"),
 ])
 def test_all_through_host_memory(case, cause):

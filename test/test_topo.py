@@ -14,14 +14,14 @@ MACHINES = {path.stem: path for path in (pathlib.Path(__file__).parent / "machin
 EXPECTED = {
     "h200x2": (2, 1, "on the GPUs  collectives of all 2"), "dgx-h100": (8, 1, "on the GPUs  collectives of all 8"),
     "dgx-a100": (8, 1, "on the GPUs  collectives of all 8"), "hgx4": (4, 6, "on the GPUs  collectives of all 4"),
-    "dgx-1v": (8, 3, "host memory  collectives of all 8, because between GPU0 and GPU5: the driver refuses peer access"),
-    "rtx4090x8": (8, 1, "host memory  collectives of all 8, because between GPU0 and GPU1: the driver refuses peer access"),
+    "dgx-1v": (8, 3, "on the GPUs  collectives of all 8; those that do not reach each other meet in host memory (SHM)"),
+    "rtx4090x8": (8, 1, "on the GPUs  collectives of all 8; those that do not reach each other meet in host memory (SHM)"),
     "rtx4090x8-p2p": (8, 1, "on the GPUs  collectives of all 8"), "pcie8": (8, 1, "on the GPUs  collectives of all 8"),
-    "pairs4": (4, 1, "host memory  collectives of all 4, because between GPU0 and GPU2: the driver refuses peer access"),
+    "pairs4": (4, 1, "on the GPUs  collectives of all 4; those that do not reach each other meet in host memory (SHM)"),
     "nodes-8-8": (16, 1, "host memory  collectives of all 16, because between left:GPU0 and right:GPU0: they are on different"),
     "nodes-7-8": (15, 1, "host memory  collectives of all 15, because between left:GPU0 and right:GPU0: they are on different"),
     "nodes-1-2": (3, 1, "host memory  collectives of all 3, because between left:GPU0 and right:GPU0: they are on different"),
-    "mig2": (2, 1, "host memory  collectives of all 2, because between GPU0 and GPU1: slices of GPUs (MIG)"),
+    "mig2": (2, 1, "on the GPUs  collectives of all 2; those that do not reach each other meet in host memory (SHM)"),
     "one": (1, 0, "one GPU      nothing to do"), "smi-a40": (4, 1, "on the GPUs  collectives of all 4"),
 }
 
@@ -70,9 +70,11 @@ def test_described_machine(name, tmp_path):
 def test_levels():
     here = MACHINES["rtx4090x8-p2p"]
     for level, expected in {"LOC": [], "PIX": ["01", "67"], "PXB": ["0123", "4567"]}.items():
-        text = topo("--from", here, SHUNT_P2P_LEVEL=level).out
+        text = topo("--from", here, SHUNT_P2P_LEVEL=level, SHUNT_SHM_DISABLE="1").out
         assert groups(text) == [[f"GPU{gpu}" for gpu in group] for group in expected], text
         assert "SHUNT_P2P_LEVEL does not go so far" in outcome(text)
+        text = topo("--from", here, SHUNT_P2P_LEVEL=level).out
+        assert not groups(text) and "meet in host memory (SHM)" in outcome(text) and "does not go so far)" in outcome(text)
     assert not groups(topo("--from", here, SHUNT_P2P_LEVEL="PHB").out)
     assert "collectives of all 8, since" in topo("--from", here, SHUNT_P2P_LEVEL="PHB").out
     assert "SHUNT_P2P_DISABLE=1" in outcome(topo("--from", here, SHUNT_P2P_DISABLE="1").out)
@@ -98,7 +100,7 @@ def test_estimates():
     rows = re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", topo("--from", MACHINES["dgx-h100"]).out, re.M)
     assert len(rows) == 10 and all(row.count("*") == 1 for row in rows)
     assert "*" in rows[0].split()[0] and "*" in rows[-1].split()[1]
-    rows = re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", topo("--from", MACHINES["rtx4090x8"]).out, re.M)
+    rows = re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", topo("--from", MACHINES["rtx4090x8"], SHUNT_SHM_DISABLE="1").out, re.M)
     assert all(row.split()[:2] == ["-", "-"] for row in rows)
 
 

@@ -302,8 +302,8 @@ static bool print_causes(const struct found *found)
     bool any = false;
     if (strcmp(conf.allreduce, "staged") == 0)
         any |= print_obstacle("because", SHUNT_REASON_SETTING, "staged");
-    if (conf.p2p_disable)
-        any |= print_obstacle("because", SHUNT_REASON_NO_P2P, "SHUNT_P2P_DISABLE=1");
+    if (conf.p2p_disable && conf.shm_disable)
+        any |= print_obstacle("because", SHUNT_REASON_NO_P2P, "SHUNT_P2P_DISABLE=1 and SHUNT_SHM_DISABLE=1");
     if (!found->room)
         any |= print_obstacle("because", SHUNT_REASON_NO_ARENA, "too little in /dev/shm");
     if (found->gpus.n == 1)
@@ -311,22 +311,25 @@ static bool print_causes(const struct found *found)
     return any;
 }
 
-/* GPUs and pairs of them that cannot take part, a line each. */
+/* GPUs that cannot take part, and pairs of them that do not reach each other, a line each. */
 static void print_exceptions(const struct info_gpus *gpus)
 {
+    const char *word = conf.shm_disable ? "except" : "by host memory (SHM)";
     char detail[64];
     for (int i = 0; i < gpus->n; i++) {
         snprintf(detail, sizeof detail, "GPU %d", i);
         if (!shunt_env("SHUNT_SIM_PRESET") && !have_kernels(&gpus->gpu[i]))
             print_obstacle("except", SHUNT_REASON_NO_KERNELS, detail);
     }
-    for (int i = 0; i < gpus->n; i++) {
+    if (conf.p2p_disable)
+        print_obstacle(word, SHUNT_REASON_NO_P2P, "SHUNT_P2P_DISABLE=1");
+    for (int i = 0; i < gpus->n && !conf.p2p_disable; i++) {
         for (int j = i + 1; j < gpus->n; j++) {
             snprintf(detail, sizeof detail, "GPU %d and GPU %d", i, j);
             if (!gpus->peer[i][j] || !gpus->peer[j][i])
-                print_obstacle("except", SHUNT_REASON_NO_P2P, detail);
+                print_obstacle(word, SHUNT_REASON_NO_P2P, detail);
             else if (!gpus->links_missing[0] && !gpus->near[i][j])
-                print_obstacle("except", SHUNT_REASON_P2P_LEVEL, detail);
+                print_obstacle(word, SHUNT_REASON_P2P_LEVEL, detail);
         }
     }
 }

@@ -149,7 +149,7 @@ static const char after[] =
     "(a title; another node begins, with a matrix of its own; more about a GPU, of which any part may be missing; a NIC's name; "
     "the driver allows peer access: yes, no, nvlink; or not between these two.)\n"
     "\n"
-    "SHUNT_P2P_LEVEL and SHUNT_P2P_DISABLE count as they do for programs.\n"
+    "SHUNT_P2P_LEVEL, SHUNT_P2P_DISABLE and SHUNT_SHM_DISABLE count as they do for programs.\n"
     "\n"
     "  shunt-topo\n"
     "  shunt-topo --from box.txt --gpus 0-3 --svg box.svg\n"
@@ -174,7 +174,7 @@ int main(int argc, char **argv)
     find_machine(&view.machine);
     if (options.gpus != NULL)
         pick_gpus(&view.machine);
-    view.limits = (struct shunt_topo_limits){ conf.p2p_level, conf.p2p_disable };
+    view.limits = (struct shunt_topo_limits){ conf.p2p_level, conf.p2p_disable, conf.shm_disable };
     if (view.machine.n > 0)
         topo_view_make(&view);
     if (options.text)

@@ -30,7 +30,7 @@ static bool reaches(const struct topo_view *view, int i, int j)
 {
     const char *why;
 
-    return shunt_topo_via(&view->machine, &view->limits, i, j, &why) <= SHUNT_VIA_PEER;
+    return shunt_topo_via(&view->machine, &view->limits, i, j, &why) <= SHUNT_VIA_SHM;
 }
 
 /* Each GPU joins the first group of which it reaches all. */
@@ -271,12 +271,12 @@ static void print_estimates(const struct topo_view *view)
             printf("  %s is not in this version\n", shunt_model_word((enum shunt_model)model));
 }
 
-/* The first pair that keeps all GPUs from working together, with its reason. */
-static bool find_obstacle(const struct topo_view *view, int *i, int *j, const char **why)
+/* The first pair with a worse way than this, with its reason. */
+static bool find_worse(const struct topo_view *view, enum shunt_via via, int *i, int *j, const char **why)
 {
     for (*i = 0; *i < view->machine.n; ++*i)
         for (*j = *i + 1; *j < view->machine.n; ++*j)
-            if (shunt_topo_via(&view->machine, &view->limits, *i, *j, why) > SHUNT_VIA_PEER)
+            if (shunt_topo_via(&view->machine, &view->limits, *i, *j, why) > via)
                 return true;
     return false;
 }
@@ -304,6 +304,24 @@ static int size_of(const struct topo_view *view, int group)
     return n;
 }
 
+static void print_on_gpus(const struct topo_view *view)
+{
+    char word[64], other[64];
+    const char *why;
+    int i, j;
+
+    if (find_worse(view, SHUNT_VIA_PEER, &i, &j, &why)) {
+        topo_gpu_word(&view->machine, i, word);
+        topo_gpu_word(&view->machine, j, other);
+        print_line("on the GPUs", "collectives of all %d; those that do not reach each other meet in host memory (SHM)",
+                   view->machine.n);
+        print_line("", "(so do %s and %s: %s)", word, other, why);
+    } else {
+        print_line("on the GPUs", "collectives of all %d, since each reaches each other by peer access", view->machine.n);
+        print_line("", "(if each proves at its first use that its writes arrive)");
+    }
+}
+
 static void print_outcome(const struct topo_view *view)
 {
     char word[64], other[64];
@@ -315,10 +333,9 @@ static void print_outcome(const struct topo_view *view)
         print_line("one GPU", "nothing to do between GPUs");
         return;
     }
-    bool obstacle = find_obstacle(view, &i, &j, &why);
+    bool obstacle = find_worse(view, SHUNT_VIA_SHM, &i, &j, &why);
     if (!obstacle && view->machine.n <= MOST_RANKS) {
-        print_line("on the GPUs", "collectives of all %d, since each reaches each other by peer access", view->machine.n);
-        print_line("", "(if each proves at its first use that its writes arrive)");
+        print_on_gpus(view);
         return;
     }
     if (obstacle) {

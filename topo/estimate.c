@@ -31,13 +31,13 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-static bool all_peers(const struct shunt_topo *topo, const struct shunt_topo_limits *limits)
+static bool all_reach(const struct shunt_topo *topo, const struct shunt_topo_limits *limits)
 {
     const char *why;
 
     for (int i = 0; i < topo->n; i++)
         for (int j = 0; j < i; j++)
-            if (shunt_topo_via(topo, limits, i, j, &why) != SHUNT_VIA_PEER)
+            if (shunt_topo_via(topo, limits, i, j, &why) > SHUNT_VIA_SHM)
                 return false;
     return true;
 }
@@ -95,7 +95,7 @@ double shunt_topo_estimate(const struct shunt_topo *topo, const struct shunt_top
 
     if (topo->n < 2)
         return START_US;
-    if (model != SHUNT_MODEL_STAGED && model != SHUNT_MODEL_RING && model != SHUNT_MODEL_TREE && !all_peers(topo, limits))
+    if (model != SHUNT_MODEL_STAGED && model != SHUNT_MODEL_RING && model != SHUNT_MODEL_TREE && !all_reach(topo, limits))
         return INFINITY;
     switch (model) {
     case SHUNT_MODEL_ONESHOT:

@@ -126,7 +126,7 @@ void shunt_topo_finish(struct shunt_topo *topo)
 
 const char *shunt_via_word(enum shunt_via via)
 {
-    static const char *const words[] = { "itself", "peer access", "host memory", "the network" };
+    static const char *const words[] = { "itself", "peer access", "host memory (SHM)", "host memory (staged)", "the network" };
     return words[via];
 }
 
@@ -155,7 +155,7 @@ enum shunt_via shunt_topo_via(const struct shunt_topo *topo, const struct shunt_
         *why = shunt_link_text(kind);
         return SHUNT_VIA_PEER;
     }
-    return SHUNT_VIA_HOST;
+    return limits->shm_disable ? SHUNT_VIA_HOST : SHUNT_VIA_SHM;
 }
 
 /* Of one NVLink (of H100, kernels that store: 340 GB/s over 18), and of PCIe 4.0 x16 in all but the last rows. */
@@ -169,8 +169,8 @@ uint32_t shunt_topo_lane(const struct shunt_topo *topo, const struct shunt_topo_
     enum { THROUGH_HOST = 8000 }; /* copied twice, by a CPU's memory */
     const char *why;
 
-    return shunt_topo_via(topo, limits, i, j, &why) == SHUNT_VIA_HOST ? THROUGH_HOST :
-                                                                         mb_per_second[topo->links[i][j].kind];
+    enum shunt_via via = shunt_topo_via(topo, limits, i, j, &why);
+    return via == SHUNT_VIA_SHM || via == SHUNT_VIA_HOST ? THROUGH_HOST : mb_per_second[topo->links[i][j].kind];
 }
 
 uint32_t shunt_topo_width(const struct shunt_topo *topo, const struct shunt_topo_limits *limits, int i, int j)

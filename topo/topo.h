@@ -106,13 +106,14 @@ void shunt_topo_finish(struct shunt_topo *topo);
 enum shunt_via {
     SHUNT_VIA_SELF,
     SHUNT_VIA_PEER, /* one GPU stores into the memory of the other */
-    SHUNT_VIA_HOST, /* through host memory */
+    SHUNT_VIA_SHM,  /* they meet in host memory */
+    SHUNT_VIA_HOST, /* not at all: calls are copied to host memory, for the MPI */
     SHUNT_VIA_NET,
 };
 
 struct shunt_topo_limits {
     int p2p_level; /* an enum shunt_link_kind, as in struct shunt_conf */
-    bool p2p_disable;
+    bool p2p_disable, shm_disable;
 };
 
 /* How data goes from GPU i to GPU j, and why, in words (static storage). */

@@ -278,9 +278,11 @@ static void test_leaders(void **state)
 
 /* ---- estimates ---- */
 
+static bool staged; /* GPUs do not meet in host memory */
+
 static double estimate(const char *name, int level, enum shunt_model model, uint64_t bytes)
 {
-    const struct shunt_topo_limits limits = { .p2p_level = level };
+    const struct shunt_topo_limits limits = { .p2p_level = level, .shm_disable = staged };
     int n = rings_at(name, level);
 
     return shunt_topo_estimate(&topo, &limits, rings, n, model, bytes);
@@ -299,9 +301,13 @@ static void test_estimates(void **state)
             }
         }
     }
-    /* Whoever does not reach all others cannot send to all. */
+    /* Whoever does not reach all others, not even in host memory, cannot send to all. */
+    staged = true;
     assert_true(isinf(estimate("rtx4090x8", LEVEL_SYS, SHUNT_MODEL_ONESHOT, 8)));
     assert_true(isinf(estimate("dgx-h100", LEVEL_LOC, SHUNT_MODEL_TWOSHOT, 8)));
+    staged = false;
+    assert_false(isinf(estimate("rtx4090x8", LEVEL_SYS, SHUNT_MODEL_ONESHOT, 8)));
+    assert_false(isinf(estimate("dgx-h100", LEVEL_LOC, SHUNT_MODEL_TWOSHOT, 8)));
     assert_true(isinf(estimate("nodes-8-8", LEVEL_SYS, SHUNT_MODEL_ONESHOT, 8)));
     assert_false(isinf(estimate("nodes-8-8", LEVEL_SYS, SHUNT_MODEL_RING, 8)));
     /* One hop when small, slices when large; rings where not all pairs are joined. */

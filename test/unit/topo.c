@@ -238,21 +238,24 @@ static void test_reasons(void **state)
 {
     (void)state;
     const struct shunt_topo_limits off = { .p2p_level = LEVEL_SYS, .p2p_disable = true };
+    const struct shunt_topo_limits staged = { .p2p_level = LEVEL_SYS, .p2p_disable = true, .shm_disable = true };
     const struct shunt_topo_limits pix = { .p2p_level = LEVEL_PIX };
     const char *why;
 
     machine_load("rtx4090x8-p2p", &topo);
     assert_int_equal(shunt_topo_via(&topo, &everything, 0, 0, &why), SHUNT_VIA_SELF);
-    assert_int_equal(shunt_topo_via(&topo, &off, 0, 1, &why), SHUNT_VIA_HOST);
+    assert_int_equal(shunt_topo_via(&topo, &off, 0, 1, &why), SHUNT_VIA_SHM);
     assert_string_equal(why, "SHUNT_P2P_DISABLE=1");
-    assert_int_equal(shunt_topo_via(&topo, &pix, 1, 2, &why), SHUNT_VIA_HOST);
+    assert_int_equal(shunt_topo_via(&topo, &staged, 0, 1, &why), SHUNT_VIA_HOST);
+    assert_string_equal(why, "SHUNT_P2P_DISABLE=1");
+    assert_int_equal(shunt_topo_via(&topo, &pix, 1, 2, &why), SHUNT_VIA_SHM);
     assert_string_equal(why, "SHUNT_P2P_LEVEL does not go so far");
     assert_int_equal(shunt_topo_via(&topo, &pix, 6, 7, &why), SHUNT_VIA_PEER);
     machine_load("rtx4090x8", &topo);
-    assert_int_equal(shunt_topo_via(&topo, &everything, 0, 1, &why), SHUNT_VIA_HOST);
+    assert_int_equal(shunt_topo_via(&topo, &everything, 0, 1, &why), SHUNT_VIA_SHM);
     assert_string_equal(why, "the driver refuses peer access");
     machine_load("mig2", &topo);
-    assert_int_equal(shunt_topo_via(&topo, &everything, 0, 1, &why), SHUNT_VIA_HOST);
+    assert_int_equal(shunt_topo_via(&topo, &everything, 0, 1, &why), SHUNT_VIA_SHM);
     assert_non_null(strstr(why, "MIG"));
     machine_load("nodes-1-2", &topo);
     assert_int_equal(shunt_topo_via(&topo, &everything, 0, 1, &why), SHUNT_VIA_NET);
