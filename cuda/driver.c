@@ -69,15 +69,18 @@ static bool find_functions(void *libcuda)
     static const struct {
         const char *name;
         size_t offset;
+        bool newer;
     } functions[] = {
-#define DRIVER(name) { #name, offsetof(struct shunt_driver, name) },
+#define DRIVER(name) { #name, offsetof(struct shunt_driver, name), false },
+#define NEWER(name)  { #name, offsetof(struct shunt_driver, name), true },
 #include "cuda/driver.def"
+#undef NEWER
 #undef DRIVER
     };
 
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *f = dlsym(libcuda, functions[i].name);
-        if (f == NULL) {
+        if (f == NULL && !functions[i].newer) {
             shunt_warn("cuda", "libcuda.so.1 has no %s: device memory is not recognised", functions[i].name);
             return false;
         }

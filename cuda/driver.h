@@ -12,9 +12,16 @@
 #include "base/log.h"
 #include "base/status.h"
 
+/* Declared since CUDA 13.0; the driver has it if it is as new. */
+#if CUDA_VERSION >= 13000
+#define SHUNT_DRIVER_BATCHES
+#endif
+
 struct shunt_driver {
 #define DRIVER(name) __typeof__(&name) name;
+#define NEWER(name)  DRIVER(name) /* NULL: the driver is older */
 #include "cuda/driver.def"
+#undef NEWER
 #undef DRIVER
 };
 

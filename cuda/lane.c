@@ -2,22 +2,32 @@
 /* Copies under way; lane.h. */
 #include "cuda/lane.h"
 
+#include <string.h>
+
 #include "cuda/peer.h"
 
 enum {
     LANES = 2,
-    WORD_BYTES = 64,         /* of pinned memory: a line for each lane */
-    OWN_MARK_BYTES = 1 << 18, /* a copy of so many bytes takes longer than a mark costs */
-    COMMON_MARK = 8,         /* small copies that share a mark at most */
-    LOOKS = 4096,            /* at a word that does not change, between two questions to the driver */
+    WORD_BYTES = 64,        /* of pinned memory: a line for each lane */
+    BATCH_COPIES = 64,
+    BATCH_BYTES = 16 << 20, /* larger copies are alone: the others would wait for their end */
+    BATCHES = 64,           /* that somebody has still to ask for */
+    LOOKS = 4096,           /* at a word that does not change, between two questions to the driver */
 };
 
 struct lane {
     CUstream stream;
     CUevent event;           /* the mark, where streams cannot write words */
-    _Atomic uint64_t *word;  /* the last copy that has ended */
-    uint64_t issued, marked; /* the last copy that has begun; that the last mark stands behind */
+    _Atomic uint64_t *word;  /* the last batch that has ended */
+    uint64_t issued, marked; /* the last batch that has begun; that the last mark stands behind */
     unsigned looks;
+};
+
+struct batch {
+    uint32_t untold; /* copies that nobody has been told the end of */
+    bool issued;
+    enum shunt_status status; /* of that */
+    struct lane *lane;
 };
 
 static struct {
@@ -25,8 +35,19 @@ static struct {
     unsigned long long context; /* where they were made; 0: not yet */
     char *pinned;
     struct lane lane[LANES];
-    unsigned next;
+    struct batch batches[BATCHES]; /* by number, as far as they fit */
+    uint64_t last;                 /* that has been opened */
+    uint64_t forgotten;            /* all up to here were of a context before */
+    /* What the batch has that is being filled, the last. */
+    CUdeviceptr to[BATCH_COPIES], from[BATCH_COPIES];
+    size_t bytes[BATCH_COPIES], all_bytes;
+    unsigned n;
 } lanes = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct batch *batch_of(uint64_t number)
+{
+    return &lanes.batches[number % BATCHES];
+}
 
 /* With the lock held. What belonged to a context that is gone is gone with it. */
 static enum shunt_status make_lanes(const struct shunt_device *device)
@@ -45,6 +66,9 @@ static enum shunt_status make_lanes(const struct shunt_device *device)
         if (status == SHUNT_OK)
             status = SHUNT_CUDA(cuEventCreate(&lane->event, CU_EVENT_DISABLE_TIMING));
     }
+    memset(lanes.batches, 0, sizeof lanes.batches);
+    lanes.n = 0;
+    lanes.forgotten = lanes.last;
     lanes.pinned = pinned;
     lanes.context = status == SHUNT_OK ? device->context : 0;
     return status;
@@ -62,6 +86,82 @@ static enum shunt_status mark(const struct shunt_device *device, struct lane *la
     return status;
 }
 
+/* All copies of the open batch in one call of the driver, if it has that. */
+static bool copy_together(struct lane *lane)
+{
+#ifdef SHUNT_DRIVER_BATCHES
+    CUmemcpyAttributes attributes = { .srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM };
+    size_t first = 0;
+
+    return lanes.n > 1 && shunt_driver.cuMemcpyBatchAsync_v2 != NULL &&
+           SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuMemcpyBatchAsync_v2(lanes.to, lanes.from, lanes.bytes, lanes.n, &attributes,
+                                                               &first, 1, lane->stream)) == SHUNT_OK;
+#else
+    (void)lane;
+    return false;
+#endif
+}
+
+/* With the lock held, inside the context. What fails has ended. */
+static void issue(const struct shunt_device *device, struct lane *lane)
+{
+    struct batch *batch = batch_of(lanes.last);
+    enum shunt_status status = SHUNT_OK;
+
+    if (!copy_together(lane)) {
+        for (unsigned i = 0; i < lanes.n && status == SHUNT_OK; i++)
+            status = SHUNT_CUDA(cuMemcpyAsync(lanes.to[i], lanes.from[i], lanes.bytes[i], lane->stream));
+        if (status != SHUNT_OK)
+            SHUNT_CUDA(cuStreamSynchronize(lane->stream));
+    }
+    batch->issued = true;
+    batch->status = status;
+    batch->lane = lane;
+    lanes.n = 0;
+    if (status != SHUNT_OK)
+        return;
+    lane->issued = lanes.last;
+    mark(device, lane); /* if it fails now, it is tried again by who waits */
+}
+
+/* With the lock held, inside the context: has it nothing to do? */
+static bool is_idle(const struct shunt_device *device, struct lane *lane)
+{
+    /* Acquire: who sees the word sees what was copied before it. */
+    if (atomic_load_explicit(lane->word, memory_order_acquire) >= lane->issued)
+        return true;
+    if (device->stream_words || lane->marked < lane->issued ||
+        shunt_driver.cuEventQuery(lane->event) != CUDA_SUCCESS)
+        return false;
+    atomic_store_explicit(lane->word, lane->marked, memory_order_relaxed);
+    return true;
+}
+
+/* The lane that is free, or that has been given something less lately. */
+static struct lane *find_lane(const struct shunt_device *device, bool *idle)
+{
+    struct lane *best = &lanes.lane[0];
+
+    *idle = false;
+    for (int i = 0; i < LANES && !*idle; i++) {
+        struct lane *lane = &lanes.lane[i];
+        *idle = is_idle(device, lane);
+        if (*idle || lane->issued < best->issued)
+            best = lane;
+    }
+    return best;
+}
+
+/* With the lock held, inside the context. What goes not now goes when a lane is free. */
+static void push(const struct shunt_device *device, bool now)
+{
+    bool idle;
+    struct lane *lane = find_lane(device, &idle);
+
+    if (lanes.n > 0 && (idle || now))
+        issue(device, lane);
+}
+
 enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, const void *from, uint64_t bytes,
                                    struct shunt_lane_copy *copy)
 {
@@ -70,37 +170,41 @@ enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, 
     pthread_mutex_lock(&lanes.lock);
     if (lanes.context != device->context)
         status = make_lanes(device);
-    struct lane *lane = &lanes.lane[lanes.next];
-    if (status == SHUNT_OK)
-        status = SHUNT_CUDA(cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, bytes, lane->stream));
+    if (status == SHUNT_OK && lanes.n > 0 && lanes.all_bytes + bytes > BATCH_BYTES)
+        push(device, true);
+    if (status == SHUNT_OK && lanes.n == 0) {
+        if (batch_of(lanes.last + 1)->untold == 0) {
+            *batch_of(++lanes.last) = (struct batch){ .issued = false };
+            lanes.all_bytes = 0;
+        } else {
+            status = SHUNT_ERR_LIMIT;
+        }
+    }
     if (status == SHUNT_OK) {
-        *copy = (struct shunt_lane_copy){ .number = ++lane->issued, .lane = lanes.next };
-        lanes.next = (lanes.next + 1) % LANES;
-        /* A mark that fails now is tried again by who waits. */
-        if (bytes >= OWN_MARK_BYTES || lane->issued - lane->marked >= COMMON_MARK)
-            mark(device, lane);
+        lanes.to[lanes.n] = (CUdeviceptr)to;
+        lanes.from[lanes.n] = (CUdeviceptr)from;
+        lanes.bytes[lanes.n++] = bytes;
+        lanes.all_bytes += bytes;
+        batch_of(lanes.last)->untold++;
+        copy->batch = lanes.last;
+        if (lanes.n == BATCH_COPIES)
+            push(device, true);
     }
     pthread_mutex_unlock(&lanes.lock);
     return status;
 }
 
-/* With the lock held: no word says yet that it has ended. */
-static enum shunt_status look_closely(const struct shunt_device *device, struct lane *lane, uint64_t number)
+/* With the lock held, inside the context: no word says yet that it has ended. */
+static enum shunt_status ask_driver(const struct shunt_device *device, struct lane *lane, uint64_t number)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    struct shunt_gpu_scope scope;
-    enum shunt_status status;
+    enum shunt_status status = SHUNT_OK;
 
-    if (lane->marked >= number && device->stream_words && ++lane->looks % LOOKS != 0)
-        return SHUNT_AGAIN;
-    if ((status = shunt_gpu_enter(device->gpu, &scope)) != SHUNT_OK)
-        return status;
     if (lane->marked < number)
         status = mark(device, lane);
     else
         result = device->stream_words ? shunt_driver.cuStreamQuery(lane->stream) :
                                         shunt_driver.cuEventQuery(lane->event);
-    shunt_gpu_leave(&scope);
     if (result == CUDA_SUCCESS) /* the mark has been passed, so all before it has ended */
         atomic_store_explicit(lane->word, lane->marked, memory_order_relaxed);
     else if (result != CUDA_ERROR_NOT_READY)
@@ -108,17 +212,43 @@ static enum shunt_status look_closely(const struct shunt_device *device, struct 
     return status == SHUNT_OK ? result == CUDA_SUCCESS ? SHUNT_OK : SHUNT_AGAIN : status;
 }
 
+/* With the lock held. */
+static enum shunt_status look(const struct shunt_device *device, uint64_t number)
+{
+    struct batch *batch = batch_of(number);
+    struct shunt_gpu_scope scope;
+    enum shunt_status status = SHUNT_AGAIN;
+
+    if (batch->issued) {
+        struct lane *lane = batch->lane;
+        if (batch->status != SHUNT_OK)
+            return batch->status;
+        /* Acquire: who sees the word sees what was copied before it. */
+        if (atomic_load_explicit(lane->word, memory_order_acquire) >= number)
+            return SHUNT_OK;
+        if (lane->marked >= number && device->stream_words && ++lane->looks % LOOKS != 0)
+            return SHUNT_AGAIN;
+    }
+    if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
+        return SHUNT_ERR_CUDA;
+    if (batch->issued)
+        status = ask_driver(device, batch->lane, number);
+    else
+        push(device, false);
+    shunt_gpu_leave(&scope);
+    return status;
+}
+
 enum shunt_status shunt_lane_ended(const struct shunt_device *device, const struct shunt_lane_copy *copy)
 {
-    struct lane *lane = &lanes.lane[copy->lane];
-    enum shunt_status status = SHUNT_OK;
+    enum shunt_status status = SHUNT_ERR_CUDA;
 
     pthread_mutex_lock(&lanes.lock);
-    if (lanes.context != device->context)
-        status = SHUNT_ERR_CUDA;
-    /* Acquire: who sees the word sees what was copied before it. */
-    else if (atomic_load_explicit(lane->word, memory_order_acquire) < copy->number)
-        status = look_closely(device, lane, copy->number);
+    if (lanes.context == device->context && copy->batch > lanes.forgotten) {
+        status = look(device, copy->batch);
+        if (status != SHUNT_AGAIN)
+            batch_of(copy->batch)->untold--;
+    }
     pthread_mutex_unlock(&lanes.lock);
     return status;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copies that are under way while the host does something else: two streams of their own, so that what one copy engine
- * leaves of the links' time another takes, and in pinned memory a word of each that says how far it has come.
+ * Copies that are under way while the host does something else. Those that begin soon after each other go to the driver
+ * together, since a copy of a batch costs a fraction of one alone: a batch fills while two others are on their way, each in
+ * a stream of its own, and goes when one of them has ended, or is full. Somebody has to ask for the end of a copy, or it
+ * may never leave.
  *
- * A stream writes its word when it comes to a mark. Several small copies have one mark in common, which is set when
- * somebody asks for the end of one of them. All but shunt_lane_ended is called inside the device's context. Thread-safe.
+ * Behind its batch a stream writes the batch's number to a word in pinned memory. All but shunt_lane_ended is called inside
+ * the device's context. Thread-safe.
  */
 #ifndef SHUNT_CUDA_LANE_H
 #define SHUNT_CUDA_LANE_H
@@ -15,13 +17,12 @@
 
 struct shunt_device;
 
-/* A copy: number `number` of lane `lane`. Numbers begin with 1. */
+/* A copy: the number of its batch, from 1 on. */
 struct shunt_lane_copy {
-    uint64_t number;
-    uint32_t lane;
+    uint64_t batch;
 };
 
-/* Begin one between memories that this GPU reaches. */
+/* Begin one between memories that this GPU reaches. What has begun is to be asked for until it has ended. */
 enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, const void *from, uint64_t bytes,
                                    struct shunt_lane_copy *copy);
 

@@ -174,7 +174,7 @@ enum shunt_status shunt_pull_end(struct shunt_pulling *pulling)
     const struct shunt_device *device;
     enum shunt_status status = SHUNT_OK;
 
-    if (pulling->copy.number != 0)
+    if (pulling->copy.batch != 0)
         status = (device = shunt_device_get()) == NULL ? SHUNT_ERR_CUDA : shunt_lane_ended(device, &pulling->copy);
     if (status == SHUNT_AGAIN)
         return status;

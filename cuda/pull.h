@@ -44,7 +44,7 @@ bool shunt_pull_ready(uint64_t ticket);
  * answer is not AGAIN. An error of either leaves the target undefined, and the data can be had in another way.
  */
 struct shunt_pulling {
-    struct shunt_lane_copy copy; /* its number is 0: none */
+    struct shunt_lane_copy copy; /* its batch is 0: none */
     bool held;                   /* until its end no block of a peer is closed */
 };
 enum shunt_status shunt_pull_begin(const struct shunt_source *source, void *to, uint64_t bytes,

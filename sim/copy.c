@@ -259,6 +259,24 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr to, CUcontext to_ctx, CUdeviceptr from, C
     return copy(stream, false, to, from, bytes, ON_DEVICE);
 }
 
+#if CUDA_VERSION >= 13000
+/* Attributes only allow it to be faster. */
+CUresult cuMemcpyBatchAsync(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t n,
+                            CUmemcpyAttributes *attributes, size_t *first, size_t n_attributes,
+                            CUstream stream)
+{
+    CUresult result = sim_ready();
+    if (result)
+        return result;
+    if (!to || !from || !bytes || !n || !attributes || !first || !n_attributes ||
+        n_attributes > n || first[0] || !stream || stream == CU_STREAM_LEGACY)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < n && !result; i++)
+        result = copy(stream, false, to[i], from[i], bytes[i], ANY);
+    return result;
+}
+#endif
+
 /* ---- fills ---- */
 
 static CUresult fill(CUstream stream, bool wait, CUdeviceptr to, unsigned value, size_t count,
