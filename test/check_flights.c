@@ -165,22 +165,69 @@ static void crossed(void)
 
 /* ---- what waits for the device, before a late rank has begun ---- */
 
+typedef int driver_call();
+
+static void driver(const char *name, int rc)
+{
+    if (rc != 0) {
+        failures++;
+        printf("rank %d: %s answers %d\n", rank, name, rc);
+    }
+}
+
+#define DRIVER(name, ...) driver(#name, ((driver_call *)gpu_function(#name))(__VA_ARGS__))
+
+/* The first kernel that the application loads; the simulated GPU knows it by this name. */
+static void load_kernel(void)
+{
+    static const char text[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry shunt_ll_U32_SUM()\n{\n\tret;\n}\n";
+    void *module = NULL, *function = NULL;
+
+    DRIVER(cuModuleLoadData, &module, text);
+    DRIVER(cuModuleGetFunction, &function, module, "shunt_ll_U32_SUM");
+    DRIVER(cuFuncLoad, function);
+    DRIVER(cuModuleUnload, module);
+}
+
+static void use_stream(void)
+{
+    static char bytes[4096];
+    void *stream = NULL, *memory = NULL;
+
+    DRIVER(cudaMalloc, &memory, sizeof bytes);
+    DRIVER(cudaStreamCreate, &stream);
+    DRIVER(cudaMemcpyAsync, memory, bytes, sizeof bytes, 1, stream);
+    DRIVER(cudaStreamDestroy, stream);
+    DRIVER(cudaMemcpy, bytes, memory, sizeof bytes, 2);
+    DRIVER(cudaFree, memory);
+}
+
+enum { DRIVER_CALLS = 7 };
+
 static void call_driver(int which)
 {
-    int (*free_memory)(void *) = (int (*)(void *))gpu_function("cudaFree");
-    int (*allocate)(void **, size_t) = (int (*)(void **, size_t))gpu_function("cudaMalloc");
     void *memory = NULL;
 
     switch (which) {
-    case 0: gpu_synchronize(); break;
-    case 1: CHECK(allocate(&memory, 1 << 20) == 0); break;
-    default:
-        CHECK(allocate(&memory, 1 << 20) == 0);
-        CHECK(free_memory(memory) == 0);
+    case 0: DRIVER(cudaDeviceSynchronize); break;
+    case 1:
+    case 2:
+        DRIVER(cudaMalloc, &memory, (size_t)1 << (which == 1 ? 20 : 30));
+        DRIVER(cudaFree, memory);
         break;
+    case 3:
+        DRIVER(cudaMallocHost, &memory, (size_t)4096);
+        DRIVER(cudaFreeHost, memory);
+        break;
+    case 4:
+        CHECK(posix_memalign(&memory, 4096, 4096) == 0);
+        DRIVER(cudaHostRegister, memory, (size_t)4096, 0);
+        DRIVER(cudaHostUnregister, memory);
+        free(memory);
+        break;
+    case 5: use_stream(); break;
+    default: load_kernel(); break;
     }
-    if (which == 1)
-        CHECK(free_memory(memory) == 0);
 }
 
 static void late(void)
@@ -189,13 +236,13 @@ static void late(void)
     MPI_Request request;
 
     make_pair(&pair, INTS);
-    for (int round = 0; round < 6; round++) {
+    for (int round = 0; round < 2 * DRIVER_CALLS; round++) {
         int message = round;
         if (rank > 0)
             MPI_Recv(&message, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         start(&pair, round, MPI_COMM_WORLD, &request);
         if (rank == 0) {
-            call_driver(round % 3);
+            call_driver(round % DRIVER_CALLS);
             for (int q = 1; q < ranks; q++)
                 MPI_Send(&message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD);
         }
