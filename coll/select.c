@@ -369,6 +369,7 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
         unsigned long long a, b;
     } fields[] = {
         { "collective", x->coll, y->coll },
+        { "form", x->flags & SHUNT_POST_ASKS, y->flags & SHUNT_POST_ASKS },
         { "count", x->count, y->count },
         { "element type", x->type, y->type },
         { "operation", x->op, y->op },

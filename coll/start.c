@@ -270,6 +270,7 @@ enum shunt_reason shunt_coll_agree(struct shunt_arena *arena, struct shunt_board
     /* A buffer is offered to the peers on its second use, and of this one it is known that there will be one. */
     for (int use = 0; use < 2; use++)
         shunt_prepare_post(arena, board, prepared.device, task, &post);
+    post.flags |= SHUNT_POST_ASKS;
     if (shunt_board_arrive(board, &post, agree, NULL, &round, &reason) != SHUNT_OK)
         return reason;
     *sequence = round.sequence;

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "test/driver_calls.h"
 #include "test/gpu.h"
 
 enum { MANY = 24, INTS = 5000, LARGE = 1 << 18, TAG = 7 };
@@ -165,71 +166,6 @@ static void crossed(void)
 
 /* ---- what waits for the device, before a late rank has begun ---- */
 
-typedef int driver_call();
-
-static void driver(const char *name, int rc)
-{
-    if (rc != 0) {
-        failures++;
-        printf("rank %d: %s answers %d\n", rank, name, rc);
-    }
-}
-
-#define DRIVER(name, ...) driver(#name, ((driver_call *)gpu_function(#name))(__VA_ARGS__))
-
-/* The first kernel that the application loads; the simulated GPU knows it by this name. */
-static void load_kernel(void)
-{
-    static const char text[] = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry shunt_ll_U32_SUM()\n{\n\tret;\n}\n";
-    void *module = NULL, *function = NULL;
-
-    DRIVER(cuModuleLoadData, &module, text);
-    DRIVER(cuModuleGetFunction, &function, module, "shunt_ll_U32_SUM");
-    DRIVER(cuFuncLoad, function);
-    DRIVER(cuModuleUnload, module);
-}
-
-static void use_stream(void)
-{
-    static char bytes[4096];
-    void *stream = NULL, *memory = NULL;
-
-    DRIVER(cudaMalloc, &memory, sizeof bytes);
-    DRIVER(cudaStreamCreate, &stream);
-    DRIVER(cudaMemcpyAsync, memory, bytes, sizeof bytes, 1, stream);
-    DRIVER(cudaStreamDestroy, stream);
-    DRIVER(cudaMemcpy, bytes, memory, sizeof bytes, 2);
-    DRIVER(cudaFree, memory);
-}
-
-enum { DRIVER_CALLS = 7 };
-
-static void call_driver(int which)
-{
-    void *memory = NULL;
-
-    switch (which) {
-    case 0: DRIVER(cudaDeviceSynchronize); break;
-    case 1:
-    case 2:
-        DRIVER(cudaMalloc, &memory, (size_t)1 << (which == 1 ? 20 : 30));
-        DRIVER(cudaFree, memory);
-        break;
-    case 3:
-        DRIVER(cudaMallocHost, &memory, (size_t)4096);
-        DRIVER(cudaFreeHost, memory);
-        break;
-    case 4:
-        CHECK(posix_memalign(&memory, 4096, 4096) == 0);
-        DRIVER(cudaHostRegister, memory, (size_t)4096, 0);
-        DRIVER(cudaHostUnregister, memory);
-        free(memory);
-        break;
-    case 5: use_stream(); break;
-    default: load_kernel(); break;
-    }
-}
-
 static void late(void)
 {
     struct pair pair;
@@ -242,7 +178,7 @@ static void late(void)
             MPI_Recv(&message, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         start(&pair, round, MPI_COMM_WORLD, &request);
         if (rank == 0) {
-            call_driver(round % DRIVER_CALLS);
+            failures += driver_call(round % DRIVER_CALLS);
             for (int q = 1; q < ranks; q++)
                 MPI_Send(&message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD);
         }
@@ -464,6 +400,26 @@ static void freed(void)
     free_pair(&pair);
 }
 
+/* Freed while it is under way, which MPI does not allow; the end of its communicator waits for it, and no longer. */
+static void orphans(void)
+{
+    struct pair pair;
+
+    make_pair(&pair, INTS);
+    for (int round = 0; round < 5; round++) {
+        MPI_Request request;
+        MPI_Comm comm;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+        start(&pair, round, comm, &request);
+        MPI_Request_free(&request);
+        double begin = now();
+        MPI_Comm_disconnect(&comm);
+        CHECK(now() - begin < 5);
+        CHECK(good(&pair, round));
+    }
+    free_pair(&pair);
+}
+
 /* ---- threads ---- */
 
 static void *use_thread(void *context)
@@ -579,6 +535,7 @@ int main(int argc, char **argv)
     } all[] = {
         { "many", many },   { "crossed", crossed }, { "late", late },   { "order", order },     { "blocked", blocked },
         { "alone", alone }, { "ways", ways },       { "freed", freed }, { "threads", threads }, { "death", death },
+        { "orphans", orphans },
     };
     const char *what = argc > 1 ? argv[1] : "", *kinds = getenv("KINDS");
     int provided;

@@ -4,6 +4,7 @@
  * one for each rank, repeated; default D) say so. What is wrong is printed, and the exit code is 1.
  */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <mpi-ext.h>
 #endif
 
+#include "test/driver_calls.h"
 #include "test/gpu.h"
 
 #if defined OPEN_MPI && OMPI_MAJOR_VERSION < 5 /* Open MPI 5 says that it is MPI 3.1, and has those of MPI 4 */
@@ -396,7 +398,7 @@ static void blocked(void)
     struct sum sum;
 
     make(&sum, 1000, MPI_COMM_WORLD);
-    for (int round = 0; round < 9; round++) {
+    for (int round = 0; round < 2 * DRIVER_CALLS; round++) {
         int message = -1;
         fill(&sum, round);
         if (rank > 0) {
@@ -406,10 +408,10 @@ static void blocked(void)
             MPI_Ssend(&round, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD);
         } else {
             MPI_Start(&sum.request);
-            if (round % 3 == 2 && kind != 'H')
-                gpu_synchronize();
+            if (kind != 'H')
+                failures += driver_call(round % DRIVER_CALLS);
             for (int q = 1; q < ranks; q++) {
-                if (round % 3 == 1)
+                if (round % 2 == 1)
                     MPI_Probe(q, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
                 MPI_Recv(&message, 1, MPI_INT, q, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
                 CHECK(message == round);
@@ -419,6 +421,49 @@ static void blocked(void)
         CHECK(good(&sum, round));
     }
     unmake(&sum);
+}
+
+/* ---- threads ---- */
+
+static void *use_thread(void *context)
+{
+    struct sum sums[FEW];
+    MPI_Request requests[FEW];
+
+    if (kind != 'H')
+        gpu_start_thread();
+    for (int i = 0; i < FEW; i++)
+        make(&sums[i], 50 + 700 * i, *(MPI_Comm *)context);
+    gather_requests(sums, requests, FEW);
+    for (int round = 0; round < 30; round++) {
+        int all = 0;
+        for (int i = 0; i < FEW; i++)
+            fill(&sums[i], round * i);
+        start_all(requests, FEW, round);
+        if (round % 8 == 0)
+            MPI_Allreduce(&rank, &all, 1, MPI_INT, MPI_SUM, *(MPI_Comm *)context);
+        end_all(requests, FEW, round % 2 ? 0 : 3);
+        for (int i = 0; i < FEW; i++)
+            CHECK(good(&sums[i], round * i));
+    }
+    for (int i = 0; i < FEW; i++)
+        unmake(&sums[i]);
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[3];
+    MPI_Comm comms[3];
+
+    for (int i = 0; i < 3; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&thread[i], NULL, use_thread, &comms[i]);
+    for (int i = 0; i < 3; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < 3; i++)
+        MPI_Comm_free(&comms[i]);
 }
 
 /* ---- what is kept ---- */
@@ -507,10 +552,12 @@ int main(int argc, char **argv)
     } all[] = {
         { "ways", ways },       { "many", many },   { "partly", partly }, { "remade", remade }, { "between", between },
         { "blocked", blocked }, { "types", types }, { "large", large },   { "first", first },   { "left", left_over },
+        { "threads", threads },
     };
-    const char *kinds = getenv("KINDS");
+    const char *kinds = getenv("KINDS"), *what = argc > 1 ? argv[1] : "";
+    int provided;
 
-    MPI_Init(&argc, &argv);
+    MPI_Init_thread(&argc, &argv, strcmp(what, "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
     ignored_statuses = MPI_STATUSES_IGNORE;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -518,7 +565,7 @@ int main(int argc, char **argv)
     kind = kinds[(size_t)rank % strlen(kinds)];
     gpu_start(gpu_local_rank());
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(argc > 1 ? argv[1] : "", all[i].name) == 0)
+        if (strcmp(what, all[i].name) == 0)
             all[i].run();
     MPI_Finalize();
     return failures != 0;

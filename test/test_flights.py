@@ -61,6 +61,11 @@ def test_threads(family):
     assert result.stats.gpu > 100, str(result)
 
 
+def test_orphans():
+    """What the program frees while it is under way. (MPICH frees no requests of collectives.)"""
+    fly("openmpi", 2, "orphans")
+
+
 def test_memory_is_flat(family):
     all_flew(fly(family, 2, "flat", 800, limit=60))
 

@@ -72,6 +72,12 @@ def test_end_with_some_under_way(family):
     repeat(family, 2, "left", limit=30)
 
 
+@pytest.mark.sanitize
+def test_threads(family):
+    result, staged, ran = repeat(family, 2, "threads", limit=100)
+    assert ran > 100, str(result)
+
+
 def test_one_rank(family):
     """A copy on its GPU."""
     result = mpirun(family, 1, "check_repeats", "ways", settings={"KINDS": "D"}).good()

@@ -162,6 +162,9 @@ static void differing_posts(void **state)
     assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "count");
     assert_true(a == 7 && b == 8);
     y = x;
+    y.flags = SHUNT_POST_ASKS;
+    assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "form");
+    y = x;
     y.op = SHUNT_OP_MAX;
     assert_string_equal(shunt_posts_differ(&x, &y, &a, &b), "operation");
     y = x;
