@@ -192,9 +192,9 @@ void shunt_start_veto(struct shunt_start *start)
     shunt_drive_unlock();
 }
 
-bool shunt_start_bereft(const struct shunt_start *start)
+const struct shunt_board *shunt_start_board(const struct shunt_start *start)
 {
-    return shunt_board_bereft(start->board);
+    return start->board;
 }
 
 enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcome *outcome)

@@ -36,8 +36,8 @@ enum shunt_start_state shunt_start_glance(struct shunt_start *start);
 /* Stage it, if it is still undecided. */
 void shunt_start_veto(struct shunt_start *start);
 
-/* Of one that is staged: has a member died, so that the host MPI cannot end it either? */
-bool shunt_start_bereft(const struct shunt_start *start);
+/* Where its ranks have met. */
+const struct shunt_board *shunt_start_board(const struct shunt_start *start);
 
 /* Of one that is DONE (its status) or STAGED (SHUNT_PASS): the answer, as of shunt_coll_run. Gives the operation back. */
 enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcome *outcome);

@@ -54,10 +54,17 @@ static enum shunt_reason find_obstacle(const struct shunt_comm *comm)
     return comm->reason;
 }
 
-/* A rank has died before the GPUs could begin: an error, since the host MPI would most likely wait for it for ever. */
-static bool is_bereft(const struct shunt_comm *comm, enum shunt_reason reason)
+/* Who has seen it passes as a host rank, so others that have not may find no more than that. */
+bool shunt_device_bereft(const struct shunt_board *board, enum shunt_reason reason)
 {
-    return reason == SHUNT_REASON_PEER_VETO && comm && comm->board && shunt_board_bereft(comm->board);
+    switch (reason) {
+    case SHUNT_REASON_PEER_ON_HOST:
+    case SHUNT_REASON_PEER_VETO:
+    case SHUNT_REASON_NOT_MET:
+    case SHUNT_REASON_OVERTAKEN:
+    case SHUNT_REASON_TIMEOUT: return board && shunt_board_bereft(board);
+    default: return false;
+    }
 }
 
 bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, const struct shunt_task *task,
@@ -79,7 +86,7 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
     }
     errno = saved;
     *reason = outcome.reason;
-    if (status == SHUNT_PASS && !is_bereft(comm, outcome.reason))
+    if (status == SHUNT_PASS && !(comm && shunt_device_bereft(comm->board, outcome.reason)))
         return false;
     *rc = status == SHUNT_OK ? MPI_SUCCESS : shunt_comm_fail(call->comm);
     if (status == SHUNT_OK)

@@ -33,6 +33,12 @@ bool shunt_device_serves(const struct shunt_call *call);
  */
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc);
 
+/*
+ * Of what would be staged for this reason: has a rank died? Then it ends with an error, since most host MPIs would wait for that
+ * rank for ever.
+ */
+bool shunt_device_bereft(const struct shunt_board *board, enum shunt_reason reason);
+
 /* The task of a communicator of one rank: the result is what it brings. */
 bool shunt_device_copy(const struct shunt_task *task);
 

@@ -179,16 +179,14 @@ static void begin_staged(struct flight *flight, enum shunt_reason reason)
         end_flight(flight, rc);
 }
 
-/* A rank has died: most hosts would wait for it for ever. */
 static void stage_flight(struct flight *flight)
 {
-    struct shunt_start *start = flight->start;
+    const struct shunt_board *board = shunt_start_board(flight->start);
     struct shunt_outcome outcome;
-    bool bereft = shunt_start_bereft(start);
 
-    shunt_start_end(start, &outcome);
+    shunt_start_end(flight->start, &outcome);
     flight->start = NULL;
-    if (bereft && outcome.reason == SHUNT_REASON_PEER_VETO)
+    if (shunt_device_bereft(board, outcome.reason))
         end_flight(flight, MPI_ERR_OTHER);
     else
         begin_staged(flight, outcome.reason);
@@ -401,7 +399,11 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
     if (*reason != SHUNT_REASON_NONE) {
         shunt_kept_release(&flight->kept);
         drop_flight(flight);
-        return false;
+        if (!shunt_device_bereft(comm->board, *reason))
+            return false;
+        *call->requests = MPI_REQUEST_NULL;
+        *rc = shunt_comm_fail(call->comm);
+        return true;
     }
     *rc = enter_flight(flight, call->requests);
     return true;
@@ -471,7 +473,9 @@ int shunt_flight_start(struct shunt_operation *operation)
     enum shunt_reason reason = try_start(flight, operation->repeat);
     pthread_mutex_lock(&lock);
     list_flight(flight);
-    if (reason != SHUNT_REASON_NONE)
+    if (shunt_device_bereft(operation->repeat->comm.board, reason))
+        end_flight(flight, MPI_ERR_OTHER);
+    else if (reason != SHUNT_REASON_NONE)
         start_staged(flight, reason);
     else if (flight->stage == ENDED)
         end_flight(flight, MPI_SUCCESS);

@@ -9,6 +9,7 @@
 #include "cuda/gpu.h"
 #include "mpi/comm.h"
 #include "mpi/delivery.h"
+#include "mpi/device.h"
 #include "mpi/flight.h"
 #include "mpi/float16.h"
 #include "mpi/life.h"
@@ -218,8 +219,14 @@ static bool make_repeated(struct shunt_call *call, int *rc, void **kept)
 {
     int saved = errno;
     struct shunt_repeat *repeat = shunt_repeat_make(call);
+    struct shunt_comm *comm = shunt_comm_get(call->comm);
 
     errno = saved;
+    if (repeat && comm && shunt_device_bereft(comm->board, repeat->reason)) {
+        shunt_repeat_release(repeat);
+        *rc = shunt_operation_fail(call->comm);
+        return true;
+    }
     shunt_flights_before(call->comm);
     bool done = stage_issue(call, repeat ? SHUNT_REASON_NONE : SHUNT_REASON_PEER_VETO, rc, kept);
     struct shunt_operation *operation = *kept;

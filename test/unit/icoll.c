@@ -60,10 +60,10 @@ void shunt_start_veto(struct shunt_start *start)
     (void)start;
 }
 
-bool shunt_start_bereft(const struct shunt_start *start)
+const struct shunt_board *shunt_start_board(const struct shunt_start *start)
 {
     (void)start;
-    return false;
+    return NULL;
 }
 
 enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcome *outcome)
