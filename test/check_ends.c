@@ -15,9 +15,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef OPEN_MPI
+#include <mpi-ext.h>
+#endif
+
 #include "test/case.h"
 #include "test/gpu.h"
 #include "test/sum.h"
+
+#if defined OPEN_MPI && OMPI_MAJOR_VERSION < 5 /* Open MPI 5 says that it is MPI 3.1, and has those of MPI 4 */
+#define ALLREDUCE_INIT MPIX_Allreduce_init
+#else
+#define ALLREDUCE_INIT MPI_Allreduce_init
+#endif
 
 extern char **environ;
 
@@ -57,17 +67,49 @@ static void abort_now(void)
     MPI_Abort(MPI_COMM_WORLD, 42);
 }
 
-/* For ever, or until MPI returns an error. */
+static int begin_and_wait(const struct sum *sum)
+{
+    MPI_Request request;
+    int rc = MPI_Iallreduce(sum->send.base, sum->recv.base, sum->n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+
+    return rc == MPI_SUCCESS ? MPI_Wait(&request, MPI_STATUS_IGNORE) : rc;
+}
+
+static int make_persistent(const struct sum *sum, MPI_Request *request)
+{
+    return ALLREDUCE_INIT(sum->send.base, sum->recv.base, sum->n, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, request);
+}
+
+static int start_and_wait(MPI_Request *request)
+{
+    int rc = MPI_Start(request);
+
+    return rc == MPI_SUCCESS ? MPI_Wait(request, MPI_STATUS_IGNORE) : rc;
+}
+
+/* For ever, or until MPI returns an error; in the form that FORM says: persistent, nonblocking, or blocking. */
 static void sum_until_error(void)
 {
+    const char *form = getenv("FORM") ? getenv("FORM") : "";
+    bool persistent = strcmp(form, "persistent") == 0, nonblocking = strcmp(form, "nonblocking") == 0;
+    MPI_Request requests[2];
     struct sum sums[2];
     int rc = MPI_SUCCESS, error_class = 0;
 
-    sum_make(&sums[0], 'D', SUM_SMALL);
-    sum_make(&sums[1], 'D', SUM_LARGE);
-    for (int i = 0; rc == MPI_SUCCESS; i++)
-        rc = MPI_Allreduce(sums[i % 2].send.base, sums[i % 2].recv.base, sums[i % 2].n, MPI_INT, MPI_SUM,
-                           MPI_COMM_WORLD);
+    for (int i = 0; i < 2; i++) {
+        sum_make(&sums[i], 'D', i ? SUM_LARGE : SUM_SMALL);
+        if (persistent && rc == MPI_SUCCESS)
+            rc = make_persistent(&sums[i], &requests[i]);
+    }
+    for (int i = 0; rc == MPI_SUCCESS; i++) {
+        const struct sum *sum = &sums[i % 2];
+        if (persistent)
+            rc = start_and_wait(&requests[i % 2]);
+        else if (nonblocking)
+            rc = begin_and_wait(sum);
+        else
+            rc = MPI_Allreduce(sum->send.base, sum->recv.base, sum->n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
     MPI_Error_class(rc, &error_class);
     printf("rank %d: an error%s\n", sum_rank, error_class == MPI_ERR_OTHER ? "" : " of an unknown class");
     fflush(stdout);
@@ -224,6 +266,8 @@ static void calls_at_exit(void)
     exit(0);
 }
 
+static MPI_Request repeated; /* a persistent sum, which is not freed */
+
 /* What peers have open of each other, persistent requests, a thread: all that may be there at an end. */
 static void use_everything(void)
 {
@@ -236,6 +280,13 @@ static void use_everything(void)
     for (int i = 0; i < 6; i++)
         sum_once(&sum); /* and never freed */
     going_once();
+    make_persistent(&sum, &repeated);
+    for (int i = 0; i < 3; i++) {
+        sum_fill(&sum);
+        sum_count_call();
+        start_and_wait(&repeated);
+        sum_check(&sum);
+    }
     gpu_alloc(&block, 'D', 2 * 4096);
     MPI_Send_init(block.base, 4096, MPI_BYTE, (sum_rank + 1) % sum_size, 5, MPI_COMM_WORLD, &persistent[0]);
     MPI_Recv_init(block.base + 4096, 4096, MPI_BYTE, (sum_rank + sum_size - 1) % sum_size, 5, MPI_COMM_WORLD, &persistent[1]);
@@ -265,6 +316,8 @@ static void reset_at_the_end(void)
     use_everything();
     summarise();
     gpu_reset();
+    if (sum_rank == 0)
+        MPI_Request_free(&repeated);
     MPI_Finalize();
     quick_exit(0);
 }
