@@ -147,7 +147,7 @@ static void run_mismatch(const char *what)
     gpu_alloc(&recv, 'D', 4096);
     case_sum(MPI_COMM_WORLD, "world", "D", 100, 1);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    alarm(6); /* ends hangs of the host MPI */
+    alarm(3); /* ends hangs of the host MPI */
     if (strcmp(what, "mismatch-root") == 0 || (odd && strcmp(what, "mismatch-coll") == 0))
         rc = MPI_Bcast(send.base, count, type, odd ? 1 : 0, MPI_COMM_WORLD);
     else

@@ -93,7 +93,7 @@ check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board
 check_PROGRAMS += %reldir%/unit/stress_board
 %canon_reldir%_unit_stress_board_SOURCES = %reldir%/unit/stress_board.c
 %canon_reldir%_unit_stress_board_LDADD = libbase.la
-# 8 seconds; `steps all` for each instruction
+# 5 seconds; `steps all` for each instruction
 check_PROGRAMS += %reldir%/unit/steps
 %canon_reldir%_unit_steps_SOURCES = %reldir%/unit/steps.c
 %canon_reldir%_unit_steps_LDADD = libbase.la

@@ -72,7 +72,7 @@ def test_launches_that_block():
     mpirun("openmpi", 3, "check_app", "bare-threads", settings=blocking).ran("gpu")
 
 
-@pytest.mark.parametrize("settings", [BOTH, {**BOTH, "SHUNT_LINGER": "on"}, STAGED], ids=["gpu", "linger", "staged"])
+@pytest.mark.parametrize("settings", [BOTH, STAGED], ids=["gpu", "staged"])
 def test_managed_memory_that_the_cpu_uses(family, settings):
     """Filled and read by the CPU without a call of CUDA, right before and after the call; and by a GPU."""
     mpirun(family, 2, "check_app", "managed", settings=settings).ran("staged" if settings is STAGED else "gpu")
