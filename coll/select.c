@@ -195,15 +195,15 @@ static uint64_t hosted_ll(int n)
 /* There each rank's link to host memory is what limits, so that what goes to all should leave, and come, once. */
 #define HOSTED_RING_FROM (256 << 10)
 
-static int hosted_algo(unsigned coll, int n, uint64_t bytes)
+static int hosted_algo(const struct shunt_demand *demand)
 {
-    if (coll == SHUNT_COLL_ALLREDUCE && n == 2)
+    if (demand->coll == SHUNT_COLL_ALLREDUCE && demand->n == 2)
         return SHUNT_ALGO_ALLREDUCE_oneshot; /* as many bytes as two-shot, in one hop */
-    if (n == 2 || bytes < HOSTED_RING_FROM)
+    if (demand->n == 2 || demand->bytes < HOSTED_RING_FROM)
         return SHUNT_ALGO_AUTO;
-    return coll == SHUNT_COLL_BCAST  ? (int)SHUNT_ALGO_BCAST_ring :
-           coll == SHUNT_COLL_REDUCE ? (int)SHUNT_ALGO_REDUCE_ring :
-                                       SHUNT_ALGO_AUTO;
+    if (demand->coll == SHUNT_COLL_BCAST)
+        return SHUNT_ALGO_BCAST_ring;
+    return demand->coll == SHUNT_COLL_REDUCE && !demand->rounds ? (int)SHUNT_ALGO_REDUCE_ring : SHUNT_ALGO_AUTO;
 }
 
 static uint32_t least(uint64_t a, uint64_t b)
@@ -321,8 +321,10 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     struct shunt_demand d = *demand;
     const int oneshot = find_algo(d.coll, SHUNT_NAME_oneshot), copy = find_algo(d.coll, SHUNT_NAME_copy);
     const uint32_t hosted = d.hosted ? SHUNT_PLAN_HOSTED : 0;
-    bool any = d.wanted == SHUNT_ALGO_AUTO;
 
+    if (d.hosted && d.wanted == SHUNT_ALGO_AUTO)
+        d.wanted = hosted_algo(&d);
+    const bool any = d.wanted == SHUNT_ALGO_AUTO;
     if (wants_copies(d.coll, d.bytes, d.wanted) && (d.can & SHUNT_PLAN_ZERO_COPY)) {
         *verdict = (struct shunt_verdict){ .ticket = verdict->ticket, .algo = (uint32_t)copy, .blocks = 1, .chunk = 16,
                                            .flags = SHUNT_PLAN_ENGINES | SHUNT_PLAN_ZERO_COPY };
@@ -460,12 +462,6 @@ static void find_shape(const struct shunt_select *select, const struct shunt_pos
     shunt_select_shape(demand, select->layout, verdict);
 }
 
-/* Sums of 16-bit floats are rounded once, at their end, and not at each hop. */
-static bool rounds_too_often(int wanted, unsigned type)
-{
-    return wanted == SHUNT_ALGO_REDUCE_ring && (type == SHUNT_TYPE_F16 || type == SHUNT_TYPE_BF16);
-}
-
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
 {
     const struct shunt_select *select = context;
@@ -490,9 +486,9 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
     }
     demand.wanted = shunt_select_wanted(demand.coll, demand.bytes);
     demand.hosted = shunt_peers_hosted(select->arena, select->slots, n);
-    if (demand.hosted && demand.wanted == SHUNT_ALGO_AUTO)
-        demand.wanted = hosted_algo(demand.coll, n, demand.bytes);
-    if (rounds_too_often(demand.wanted, posts[0]->type))
+    /* Sums of 16-bit floats are rounded once, at their end, and not at each hop. */
+    demand.rounds = posts[0]->type == SHUNT_TYPE_F16 || posts[0]->type == SHUNT_TYPE_BF16;
+    if (demand.rounds && demand.wanted == SHUNT_ALGO_REDUCE_ring)
         demand.wanted = SHUNT_ALGO_AUTO;
     if (demand.wanted == SHUNT_ALGO_STAGED) {
         verdict->reason = SHUNT_REASON_SETTING;

@@ -148,6 +148,33 @@ static void shapes(void **state)
     }
 }
 
+static const char *hosted_way(unsigned coll, int n, uint64_t bytes, bool rounds)
+{
+    static const struct shunt_layout layout = { .ll_bytes = 2 << 20, .ring_bytes = 27 << 20, .host_ring_bytes = 6 << 20 };
+    const struct shunt_demand d = { coll, n, bytes, SHUNT_ALGO_AUTO, 0, SHUNT_GRID, .hosted = true, .rounds = rounds };
+    struct shunt_verdict v = { 0 };
+
+    shunt_select_shape(&d, &layout, &v);
+    return v.flags & SHUNT_PLAN_LL ? "LL" : shunt_algos[v.algo].name;
+}
+
+/* By host memory each link should carry as little as can be. */
+static void hosted(void **state)
+{
+    (void)state;
+    assert_string_equal(hosted_way(SHUNT_COLL_ALLREDUCE, 2, 64 << 10, false), "LL");
+    assert_string_equal(hosted_way(SHUNT_COLL_ALLREDUCE, 2, (64 << 10) + 4, false), "oneshot");
+    assert_string_equal(hosted_way(SHUNT_COLL_ALLREDUCE, 2, 1 << 30, false), "oneshot");
+    assert_string_equal(hosted_way(SHUNT_COLL_ALLREDUCE, 8, 8 << 10, true), "LL");
+    assert_string_equal(hosted_way(SHUNT_COLL_ALLREDUCE, 3, 1 << 20, true), "twoshot");
+    assert_string_equal(hosted_way(SHUNT_COLL_BCAST, 2, 1 << 20, false), "oneshot");
+    assert_string_equal(hosted_way(SHUNT_COLL_BCAST, 3, 1 << 20, true), "ring");
+    assert_string_equal(hosted_way(SHUNT_COLL_BCAST, 3, 100 << 10, false), "oneshot");
+    assert_string_equal(hosted_way(SHUNT_COLL_REDUCE, 3, 1 << 20, false), "ring");
+    assert_string_equal(hosted_way(SHUNT_COLL_REDUCE, 3, 1 << 20, true), "oneshot"); /* rounded once */
+    assert_string_equal(hosted_way(SHUNT_COLL_ALLTOALL, 8, 16 << 20, false), "oneshot");
+}
+
 static void differing_posts(void **state)
 {
     struct shunt_post x = { .coll = SHUNT_COLL_ALLREDUCE, .count = 7, .type = SHUNT_TYPE_F32, .op = SHUNT_OP_SUM }, y = x;
@@ -179,7 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words),  cmocka_unit_test(refused_words),   cmocka_unit_test(too_many_ranges),
-        cmocka_unit_test(shapes), cmocka_unit_test(differing_posts),
+        cmocka_unit_test(shapes), cmocka_unit_test(differing_posts), cmocka_unit_test(hosted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
