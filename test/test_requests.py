@@ -77,6 +77,8 @@ def test_collectives(family, form, program):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_more_collectives(family, ranks, form, program):
+    if family == "openmpi" and ranks > 2 and (form, program) == ("persistent", "check_collectives"):
+        pytest.skip("Open MPI 4.1.4 writes beyond its own memory in persistent Reduce, on host memory too")
     for words in ([], ["large"]):
         mpirun(family, ranks, program, form, *words, "D:D", "A:V", "H:D", "HM:MD", "E:R", "D:H", limit=300).checked()
 
