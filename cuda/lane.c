@@ -4,11 +4,15 @@
 
 #include <string.h>
 
+#include "cuda/fetcher.h"
 #include "cuda/peer.h"
 
 enum {
-    LANES = 2,
+    ENGINES = 2,
+    KERNELS = 2,
+    LANES = ENGINES + KERNELS,
     WORD_BYTES = 64,        /* of pinned memory: a line for each lane */
+    PINNED_BYTES = LANES * WORD_BYTES + KERNELS * SHUNT_FETCH_PIECES * 8,
     BATCH_COPIES = 64,
     BATCH_BYTES = 16 << 20, /* larger copies are alone: the others would wait for their end */
     BATCHES = 64,           /* that somebody has still to ask for */
@@ -16,6 +20,7 @@ enum {
 };
 
 struct lane {
+    struct shunt_fetcher *fetcher; /* of kernels; NULL: of copy engines, for which is what follows */
     CUstream stream;
     CUevent event;           /* the mark, where streams cannot write words */
     _Atomic uint64_t *word;  /* the last batch that has ended */
@@ -34,14 +39,16 @@ static struct {
     pthread_mutex_t lock;
     unsigned long long context; /* where they were made; 0: not yet */
     char *pinned;
-    struct lane lane[LANES];
+    struct lane lane[LANES]; /* first those of engines */
+    struct shunt_fetcher fetchers[KERNELS];
     struct batch batches[BATCHES]; /* by number, as far as they fit */
     uint64_t last;                 /* that has been opened */
     uint64_t forgotten;            /* all up to here were of a context before */
     /* What the batch has that is being filled, the last. */
     CUdeviceptr to[BATCH_COPIES], from[BATCH_COPIES];
     size_t bytes[BATCH_COPIES], all_bytes;
-    unsigned n;
+    unsigned n, pieces; /* for a kernel, */
+    bool small;         /* which can do it */
 } lanes = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static struct batch *batch_of(uint64_t number)
@@ -57,11 +64,17 @@ static enum shunt_status make_lanes(const struct shunt_device *device)
 
     SHUNT_CUDA(cuCtxGetStreamPriorityRange(&low, &high));
     enum shunt_status status =
-        SHUNT_CUDA(cuMemHostAlloc(&pinned, LANES * WORD_BYTES, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+        SHUNT_CUDA(cuMemHostAlloc(&pinned, PINNED_BYTES, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     for (int i = 0; i < LANES && status == SHUNT_OK; i++) {
         struct lane *lane = &lanes.lane[i];
         *lane = (struct lane){ .word = (_Atomic uint64_t *)((char *)pinned + i * WORD_BYTES) };
         atomic_init(lane->word, 0);
+        if (i >= ENGINES) {
+            lane->fetcher = &lanes.fetchers[i - ENGINES];
+            shunt_fetcher_open(lane->fetcher, device->gpu,
+                               (char *)pinned + LANES * WORD_BYTES + (i - ENGINES) * SHUNT_FETCH_PIECES * 8);
+            continue;
+        }
         status = SHUNT_CUDA(cuStreamCreateWithPriority(&lane->stream, CU_STREAM_NON_BLOCKING, high));
         if (status == SHUNT_OK)
             status = SHUNT_CUDA(cuEventCreate(&lane->event, CU_EVENT_DISABLE_TIMING));
@@ -103,32 +116,55 @@ static bool copy_together(struct lane *lane)
 }
 
 /* With the lock held, inside the context. What fails has ended. */
+static enum shunt_status copy_by_engine(struct lane *lane)
+{
+    enum shunt_status status = SHUNT_OK;
+
+    if (copy_together(lane))
+        return status;
+    for (unsigned i = 0; i < lanes.n && status == SHUNT_OK; i++)
+        status = SHUNT_CUDA(cuMemcpyAsync(lanes.to[i], lanes.from[i], lanes.bytes[i], lane->stream));
+    if (status != SHUNT_OK)
+        SHUNT_CUDA(cuStreamSynchronize(lane->stream));
+    return status;
+}
+
+/* The same. What a kernel cannot do an engine does. */
 static void issue(const struct shunt_device *device, struct lane *lane)
 {
     struct batch *batch = batch_of(lanes.last);
-    enum shunt_status status = SHUNT_OK;
 
-    if (!copy_together(lane)) {
-        for (unsigned i = 0; i < lanes.n && status == SHUNT_OK; i++)
-            status = SHUNT_CUDA(cuMemcpyAsync(lanes.to[i], lanes.from[i], lanes.bytes[i], lane->stream));
-        if (status != SHUNT_OK)
-            SHUNT_CUDA(cuStreamSynchronize(lane->stream));
-    }
+    if (lane->fetcher && shunt_fetcher_launch(lane->fetcher, lanes.to, lanes.from, lanes.bytes, lanes.n) != SHUNT_OK)
+        lane = &lanes.lane[0];
+    batch->status = lane->fetcher ? SHUNT_OK : copy_by_engine(lane);
     batch->issued = true;
-    batch->status = status;
     batch->lane = lane;
     lanes.n = 0;
-    if (status != SHUNT_OK)
+    if (batch->status != SHUNT_OK)
         return;
     lane->issued = lanes.last;
-    mark(device, lane); /* if it fails now, it is tried again by who waits */
+    if (!lane->fetcher)
+        mark(device, lane); /* if it fails now, it is tried again by who waits */
+}
+
+/* With the lock held: has a lane come so far, as far as can be seen? */
+static bool has_passed(struct lane *lane, uint64_t number)
+{
+    /* Acquire: who sees the word sees what was copied before it. */
+    if (atomic_load_explicit(lane->word, memory_order_acquire) >= number)
+        return true;
+    if (!lane->fetcher || lane->issued < number || !shunt_fetcher_done(lane->fetcher))
+        return false;
+    atomic_store_explicit(lane->word, lane->issued, memory_order_relaxed);
+    return true;
 }
 
 /* With the lock held, inside the context: has it nothing to do? */
 static bool is_idle(const struct shunt_device *device, struct lane *lane)
 {
-    /* Acquire: who sees the word sees what was copied before it. */
-    if (atomic_load_explicit(lane->word, memory_order_acquire) >= lane->issued)
+    if (lane->fetcher)
+        return has_passed(lane, lane->issued) && shunt_fetcher_free(lane->fetcher);
+    if (has_passed(lane, lane->issued))
         return true;
     if (device->stream_words || lane->marked < lane->issued ||
         shunt_driver.cuEventQuery(lane->event) != CUDA_SUCCESS)
@@ -137,13 +173,13 @@ static bool is_idle(const struct shunt_device *device, struct lane *lane)
     return true;
 }
 
-/* The lane that is free, or that has been given something less lately. */
-static struct lane *find_lane(const struct shunt_device *device, bool *idle)
+/* Of lanes first to end - 1 the one that is free, or that has been given something less lately. */
+static struct lane *find_lane(const struct shunt_device *device, int first, int end, bool *idle)
 {
-    struct lane *best = &lanes.lane[0];
+    struct lane *best = &lanes.lane[first];
 
     *idle = false;
-    for (int i = 0; i < LANES && !*idle; i++) {
+    for (int i = first; i < end && !*idle; i++) {
         struct lane *lane = &lanes.lane[i];
         *idle = is_idle(device, lane);
         if (*idle || lane->issued < best->issued)
@@ -152,43 +188,71 @@ static struct lane *find_lane(const struct shunt_device *device, bool *idle)
     return best;
 }
 
+/* Is there a kernel that will be free soon? */
+static bool kernel_runs(void)
+{
+    for (int i = 0; i < KERNELS; i++)
+        if (lanes.fetchers[i].ready && !lanes.fetchers[i].stuck)
+            return true;
+    return false;
+}
+
 /* With the lock held, inside the context. What goes not now goes when a lane is free. */
 static void push(const struct shunt_device *device, bool now)
 {
-    bool idle;
-    struct lane *lane = find_lane(device, &idle);
+    bool idle = false;
+    struct lane *lane = NULL;
 
-    if (lanes.n > 0 && (idle || now))
+    if (lanes.n == 0)
+        return;
+    if (lanes.small)
+        lane = find_lane(device, ENGINES, LANES, &idle);
+    if (!idle && (now || !lanes.small || !kernel_runs()))
+        lane = find_lane(device, 0, ENGINES, &idle);
+    if (idle || now)
         issue(device, lane);
+}
+
+/* With the lock held: is there still room in the batch that is being filled? */
+static bool fits(uint64_t bytes, unsigned pieces)
+{
+    return lanes.n < BATCH_COPIES && lanes.all_bytes + bytes <= BATCH_BYTES &&
+           !(lanes.small && lanes.pieces + pieces > SHUNT_FETCH_PIECES);
+}
+
+static enum shunt_status open_batch(void)
+{
+    if (batch_of(lanes.last + 1)->untold > 0)
+        return SHUNT_ERR_LIMIT;
+    *batch_of(++lanes.last) = (struct batch){ .issued = false };
+    lanes.all_bytes = 0;
+    lanes.pieces = 0;
+    lanes.small = true;
+    return SHUNT_OK;
 }
 
 enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, const void *from, uint64_t bytes,
                                    struct shunt_lane_copy *copy)
 {
+    unsigned pieces = shunt_fetcher_pieces(to, from, bytes);
     enum shunt_status status = SHUNT_OK;
 
     pthread_mutex_lock(&lanes.lock);
     if (lanes.context != device->context)
         status = make_lanes(device);
-    if (status == SHUNT_OK && lanes.n > 0 && lanes.all_bytes + bytes > BATCH_BYTES)
+    if (status == SHUNT_OK && !fits(bytes, pieces))
         push(device, true);
-    if (status == SHUNT_OK && lanes.n == 0) {
-        if (batch_of(lanes.last + 1)->untold == 0) {
-            *batch_of(++lanes.last) = (struct batch){ .issued = false };
-            lanes.all_bytes = 0;
-        } else {
-            status = SHUNT_ERR_LIMIT;
-        }
-    }
+    if (status == SHUNT_OK && lanes.n == 0)
+        status = open_batch();
     if (status == SHUNT_OK) {
         lanes.to[lanes.n] = (CUdeviceptr)to;
         lanes.from[lanes.n] = (CUdeviceptr)from;
         lanes.bytes[lanes.n++] = bytes;
         lanes.all_bytes += bytes;
+        lanes.pieces += pieces;
+        lanes.small &= pieces > 0;
         batch_of(lanes.last)->untold++;
         copy->batch = lanes.last;
-        if (lanes.n == BATCH_COPIES)
-            push(device, true);
     }
     pthread_mutex_unlock(&lanes.lock);
     return status;
@@ -198,43 +262,46 @@ enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, 
 static enum shunt_status ask_driver(const struct shunt_device *device, struct lane *lane, uint64_t number)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
-    enum shunt_status status = SHUNT_OK;
+    enum shunt_status status = SHUNT_AGAIN;
 
-    if (lane->marked < number)
-        status = mark(device, lane);
-    else
+    if (lane->fetcher) {
+        status = shunt_fetcher_hurry(lane->fetcher, device->gpu);
+    } else if (lane->marked < number) {
+        return mark(device, lane) == SHUNT_OK ? SHUNT_AGAIN : SHUNT_ERR_CUDA;
+    } else {
         result = device->stream_words ? shunt_driver.cuStreamQuery(lane->stream) :
                                         shunt_driver.cuEventQuery(lane->event);
-    if (result == CUDA_SUCCESS) /* the mark has been passed, so all before it has ended */
-        atomic_store_explicit(lane->word, lane->marked, memory_order_relaxed);
-    else if (result != CUDA_ERROR_NOT_READY)
-        status = shunt_cuda_check(result, SHUNT_LOG_WARN, "a copy between GPUs");
-    return status == SHUNT_OK ? result == CUDA_SUCCESS ? SHUNT_OK : SHUNT_AGAIN : status;
+        if (result != CUDA_ERROR_NOT_READY)
+            status = shunt_cuda_check(result, SHUNT_LOG_WARN, "a copy between GPUs");
+    }
+    if (status == SHUNT_OK) /* the mark has been passed, so all before it has ended */
+        atomic_store_explicit(lane->word, lane->fetcher ? lane->issued : lane->marked, memory_order_relaxed);
+    return status;
 }
 
 /* With the lock held. */
 static enum shunt_status look(const struct shunt_device *device, uint64_t number)
 {
     struct batch *batch = batch_of(number);
+    struct lane *lane = batch->lane;
     struct shunt_gpu_scope scope;
     enum shunt_status status = SHUNT_AGAIN;
 
     if (batch->issued) {
-        struct lane *lane = batch->lane;
         if (batch->status != SHUNT_OK)
             return batch->status;
-        /* Acquire: who sees the word sees what was copied before it. */
-        if (atomic_load_explicit(lane->word, memory_order_acquire) >= number)
+        if (has_passed(lane, number))
             return SHUNT_OK;
-        if (lane->marked >= number && device->stream_words && ++lane->looks % LOOKS != 0)
+        if (lane->fetcher ? !shunt_fetcher_due(lane->fetcher) :
+                            lane->marked >= number && device->stream_words && ++lane->looks % LOOKS != 0)
             return SHUNT_AGAIN;
     }
     if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return SHUNT_ERR_CUDA;
-    if (batch->issued)
-        status = ask_driver(device, batch->lane, number);
-    else
+    if (!batch->issued)
         push(device, false);
+    else if ((status = ask_driver(device, lane, number)) != SHUNT_AGAIN)
+        batch->status = status;
     shunt_gpu_leave(&scope);
     return status;
 }
@@ -253,11 +320,21 @@ enum shunt_status shunt_lane_ended(const struct shunt_device *device, const stru
     return status;
 }
 
+void shunt_lanes_load(const struct shunt_device *device)
+{
+    pthread_mutex_lock(&lanes.lock);
+    if (lanes.context != device->context)
+        make_lanes(device);
+    pthread_mutex_unlock(&lanes.lock);
+}
+
 void shunt_lanes_close(void)
 {
     pthread_mutex_lock(&lanes.lock);
     if (lanes.context != 0) {
-        for (int i = 0; i < LANES; i++) {
+        for (int i = 0; i < KERNELS; i++)
+            shunt_fetcher_close(&lanes.fetchers[i]);
+        for (int i = 0; i < ENGINES; i++) {
             shunt_driver.cuStreamDestroy_v2(lanes.lane[i].stream);
             shunt_driver.cuEventDestroy_v2(lanes.lane[i].event);
         }

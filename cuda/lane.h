@@ -5,7 +5,8 @@
  * a stream of its own, and goes when one of them has ended, or is full. Somebody has to ask for the end of a copy, or it
  * may never leave.
  *
- * Behind its batch a stream writes the batch's number to a word in pinned memory. All but shunt_lane_ended is called inside
+ * Small copies are made by a kernel (fetcher.h), others by copy engines. Behind its batch a stream of these writes the
+ * batch's number to a word in pinned memory. All but shunt_lane_ended is called inside
  * the device's context. Thread-safe.
  */
 #ifndef SHUNT_CUDA_LANE_H
@@ -28,6 +29,9 @@ enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, 
 
 /* Has it ended? OK, AGAIN or an error. */
 enum shunt_status shunt_lane_ended(const struct shunt_device *device, const struct shunt_lane_copy *copy);
+
+/* Make it ready before kernels run that wait for peers, since loading waits for what runs. */
+void shunt_lanes_load(const struct shunt_device *device);
 
 /* At Finalize. */
 void shunt_lanes_close(void);

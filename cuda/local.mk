@@ -11,6 +11,9 @@ cuda_sources += \
 	%reldir%/driver.h \
 	%reldir%/exchange.c \
 	%reldir%/exchange.h \
+	%reldir%/fetch_args.h \
+	%reldir%/fetcher.c \
+	%reldir%/fetcher.h \
 	%reldir%/gpu.h \
 	%reldir%/image.S \
 	%reldir%/kargs.h \
@@ -71,6 +74,8 @@ kernel_sources = \
 
 # An image of its own, since it is made in seconds
 pack_sources = \
+	%reldir%/fetch.cuh \
+	%reldir%/fetch_args.h \
 	%reldir%/gpu.cuh \
 	%reldir%/pack.cu \
 	%reldir%/pack_args.h

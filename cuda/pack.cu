@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The kernels that pack and unpack derived datatypes: shunt_pack, shunt_unpack.
+ * The kernels that pack and unpack derived datatypes: shunt_pack, shunt_unpack; and that of fetch.cuh.
  *
  * Each thread moves words of the packed data, and finds by divisions where each lies in the elements. So packed memory is
  * accessed in order, whatever the elements look like; it may be pinned memory of the host.
  */
 #include <gpu.cuh>
+#include "fetch.cuh"
 #include "pack_args.h"
 
 template <class N> static __device__ __forceinline__ N divide(N n, const shunt_kdiv &d)

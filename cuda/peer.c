@@ -116,6 +116,8 @@ static enum shunt_reason set_up_inside(struct shunt_device *device, struct shunt
         self.no_ipc = true;
     }
     describe_gpu(device, card);
+    if (shunt_conf->message_size != SIZE_MAX)
+        shunt_lanes_load(device);
     return SHUNT_REASON_NONE;
 }
 

@@ -440,6 +440,59 @@ static void hogs_and_types(void)
     hog_free(&hog);
 }
 
+/* A message around the ring. */
+static void ring_pass(struct gpu_block *send, struct gpu_block *recv, char *host, int bytes, int turn)
+{
+    int next = (sum_rank + 1) % sum_size, before = (sum_rank + sum_size - 1) % sum_size;
+
+    memset(host, 16 * turn + sum_rank, (size_t)bytes);
+    gpu_copy(send->base, host, (size_t)bytes);
+    MPI_Sendrecv(send->base, bytes, MPI_BYTE, next, 0, recv->base, bytes, MPI_BYTE, before, 0, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    gpu_copy(host, recv->base, (size_t)bytes);
+    for (int i = 0; i < bytes; i++)
+        if (host[i] != (char)(16 * turn + before)) {
+            sum_fail("a message is wrong");
+            return;
+        }
+    test_tally.cases++;
+}
+
+/* Messages that a kernel fetches, while kernels of the application own the GPU. */
+static void hogs_and_messages(void)
+{
+    enum { LONGEST = 100000 };
+    static const int sizes[] = {1001, 20000, LONGEST};
+    struct gpu_block send, recv;
+    struct hog hog;
+    char *host = malloc(LONGEST);
+
+    gpu_alloc(&send, 'D', LONGEST);
+    gpu_alloc(&recv, 'D', LONGEST);
+    hog_make(&hog);
+    for (int k = 0; k < 3; k++) {
+        for (int i = 0; i < 6; i++)
+            ring_pass(&send, &recv, host, sizes[k], i);
+        hog_begin(&hog);
+        for (int i = 6; i < 8; i++)
+            ring_pass(&send, &recv, host, sizes[k], i);
+        memset(host, 0x55, LONGEST);
+        gpu_copy(recv.base, host, LONGEST);
+        hog_end(&hog);
+        usleep(100000);
+        gpu_copy(host, recv.base, LONGEST);
+        for (int i = 0; i < LONGEST; i++)
+            if (host[i] != 0x55) {
+                sum_fail("a kernel that was called back has written");
+                break;
+            }
+    }
+    hog_free(&hog);
+    gpu_free(&send);
+    gpu_free(&recv);
+    free(host);
+}
+
 static void hog_and_death(void)
 {
     struct hog hog;
@@ -475,6 +528,7 @@ int main(int argc, char **argv)
         {"circles", circles},
         {"hogs", hogs},
         {"hogs-and-types", hogs_and_types},
+        {"hogs-and-messages", hogs_and_messages},
         {"hog-and-death", hog_and_death},
         {NULL, NULL},
     };

@@ -58,6 +58,14 @@ def test_types_while_kernels_own_the_gpu(family):
         assert "copies: 600" in result.err and "launches: 1" in result.err, str(result)
 
 
+def test_messages_while_kernels_own_the_gpu(family):
+    """Kernels that fetch are called back, a copy engine does their work, and what was called back writes nothing later."""
+    result = mpirun(family, 2, "check_waits", KERNEL, "hogs-and-messages", limit=60,
+                    settings={"SUM_SINGLE": "1", "SHUNT_MESSAGE_SIZE": "200", "SHUNT_ROOM_MS": "200", "SHUNT_DEBUG": "info"})
+    assert result.checked()["cases"] == 3 * 8 + 1, str(result)
+    assert result.err.count("no room on the GPU for a kernel that fetches") >= 6, str(result)
+
+
 def test_death_while_kernels_have_no_room():
     result = mpirun("openmpi", 3, "check_waits", KERNEL, "hog-and-death", settings={"SHUNT_ROOM_MS": "1000"},
                     launcher_words=["--enable-recovery"], limit=30, stats=False)

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Small copies from a peer's memory by a kernel (fetch.cuh), for lane.c, which locks: what is to be fetched, launching it,
+ * and looking whether it is there.
+ *
+ * A kernel may find no room on the GPU for as long as one of the application runs. It is called back then, as those of
+ * packer.c are, and until it is gone there is no fetching with this one. All but pieces, done and due is called in the context.
+ */
+#ifndef SHUNT_CUDA_FETCHER_H
+#define SHUNT_CUDA_FETCHER_H
+
+#include <stdbool.h>
+
+#include "cuda/context.h"
+#include "cuda/fetch_args.h"
+
+struct shunt_fetcher {
+    bool ready; /* all that follows is there */
+    CUmodule module;
+    CUfunction function;
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUdeviceptr told;
+    _Atomic uint64_t *done; /* pinned, SHUNT_FETCH_PIECES */
+    struct shunt_fetch_args args;
+    unsigned n, seen; /* pieces of the last launch, and how many of them are known to be there */
+    double since, asked; /* of the last launch; when the driver was last asked for it */
+    bool stuck;       /* it was called back, and is still there */
+};
+
+/* Load the kernel, with `done` for its words. Where that fails it is not ready. */
+void shunt_fetcher_open(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu, void *done);
+void shunt_fetcher_close(struct shunt_fetcher *fetcher);
+
+/* Can something be launched now? */
+bool shunt_fetcher_free(struct shunt_fetcher *fetcher);
+
+/* Into how many pieces a copy falls; 0: it is none for kernels. */
+unsigned shunt_fetcher_pieces(const void *to, const void *from, uint64_t bytes);
+
+/* Launch copies that fall into SHUNT_FETCH_PIECES pieces at most. */
+enum shunt_status shunt_fetcher_launch(struct shunt_fetcher *fetcher, const CUdeviceptr *to, const CUdeviceptr *from,
+                                       const size_t *bytes, unsigned n);
+
+/* Is everything there? */
+bool shunt_fetcher_done(struct shunt_fetcher *fetcher);
+
+/* Not everything is there: is it time to ask for it? */
+bool shunt_fetcher_due(struct shunt_fetcher *fetcher);
+
+/*
+ * It is. AGAIN: it runs, or time is not up; OK: it was called back, and its copies have been made by
+ * a copy engine; or an error, after which it does not touch anything any more.
+ */
+enum shunt_status shunt_fetcher_hurry(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu);
+
+#endif
