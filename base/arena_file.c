@@ -62,6 +62,8 @@ static bool plan_layout(struct shared_arena *header)
         lines = UINT32_MAX;
     uint64_t posts = header->bytes / 8 / sizeof(struct shared_post);
     header->posts = posts < SHARED_POSTS_MOST ? (uint32_t)posts : SHARED_POSTS_MOST;
+    uint64_t rows = header->bytes / 16 / sizeof(struct shared_row);
+    header->rows = rows < UINT16_MAX ? (uint32_t)rows : UINT16_MAX; /* a post names its row by 16 bits */
 #define PLACE(field, size) (header->field = (uint32_t)at, at += ((uint64_t)(size) + SHARED_LINE - 1) / SHARED_LINE)
     at = sizeof *header / SHARED_LINE;
     PLACE(procs_at, header->procs * sizeof(struct shared_proc));
@@ -71,6 +73,7 @@ static bool plan_layout(struct shared_arena *header)
     PLACE(buckets_at, SHARED_BUCKETS * sizeof(uint32_t));
     PLACE(refused_at, SHARED_REFUSED * sizeof(struct shared_refused));
     PLACE(posts_at, header->posts * sizeof(struct shared_post));
+    PLACE(rows_at, header->rows * sizeof(struct shared_row));
 #undef PLACE
     const uint64_t ring = sizeof(struct shared_ring) / SHARED_LINE;
     if (at + 2 * ring > lines)

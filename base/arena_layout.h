@@ -3,16 +3,17 @@
  * What lies in the arena, and this process's view of it. Only for base/arena*.c, base/pool.c, base/board.c
  * and base/tree.c.
  *
- *     header | processes | cards | statistics | parcels | buckets | refused | posts | boards | rings
+ *     header | processes | cards | statistics | parcels | buckets | refused | posts | rows | boards | rings
  *
  * Everything is counted in lines of 128 bytes (two cache lines, which processors fetch in pairs), positions from the
  * start of the arena. A new file is all zero, and zero is the valid first state of everything but the header, so each
  * process can begin as soon as the header is there and nobody waits for anybody's initialisation.
  *
  * Capacities, of an arena of S bytes for P processes (the launcher's local size, or SHUNT_ARENA_PROCS if it does not
- * tell): posts take S/8, so there are S/1024 of them; the processes take 21.5 KiB each; of what then remains one half
- * is for boards (a board of n members takes 128 + 128 n bytes) and the other for rings (16 KiB each, given to a board
- * at its first arrival). The default of 8 MiB with 8 processes: 8192 posts, 3042 boards of 8 members, 213 rings.
+ * tell): posts take S/8, so there are S/1024 of them; rows S/16, so S/8192; the processes take 23.5 KiB each; of what then
+ * remains one half is for boards (a board of n members takes 128 + 128 n bytes) and the other for rings (16 KiB each, given
+ * to a board at its first arrival). The default of 8 MiB with 8 processes: 8192 posts, 1024 rows, some 2800 boards of 8
+ * members, 200 rings.
  *
  * What a killed process may leave half done is harmless by the order of its stores: see base/pool.c.
  */
@@ -76,6 +77,12 @@ struct shared_post {
     struct shunt_post post;       /* written before the entry's word says that this member has arrived */
 };
 
+/* Belongs to the post that names it, and is given back with it. */
+struct shared_row {
+    _Alignas(SHARED_LINE) struct shunt_row row;
+    _Atomic uint32_t busy;
+};
+
 /* An operation under way: see board.c for the word. */
 struct shared_entry {
     _Alignas(64) _Atomic uint64_t word;
@@ -134,8 +141,8 @@ struct shared_arena {
     uint64_t nonce[2]; /* random: tells this arena from every other of the same name */
     uint64_t bytes;
     struct shunt_process creator;
-    uint32_t procs, posts, rings_most, lines_most; /* how many there can be; lines: of boards */
-    uint32_t procs_at, cards_at, stats_at, parcels_at, buckets_at, refused_at, posts_at; /* lines */
+    uint32_t procs, posts, rows, rings_most, lines_most; /* how many there can be; lines: of boards */
+    uint32_t procs_at, cards_at, stats_at, parcels_at, buckets_at, refused_at, posts_at, rows_at; /* lines */
     struct shared_pool boards, rings; /* table lock */
     pthread_mutex_t table_lock;       /* robust; boards, rings, refused keys */
     _Atomic uint32_t full;            /* no board is created any more: table lock */
@@ -148,7 +155,8 @@ struct shared_arena {
 };
 
 static_assert(sizeof(struct shared_line) == SHARED_LINE, "a counter has a line");
-static_assert(sizeof(struct shared_post) % SHARED_LINE == 0, "posts are whole lines");
+static_assert(sizeof(struct shared_post) == SHARED_LINE, "a post is a line");
+static_assert(sizeof(struct shared_row) == 512, "a row is four lines");
 static_assert(sizeof(struct shared_entry) == 64, "an entry is one cache line");
 static_assert(sizeof(struct shared_ring) % SHARED_LINE == 0, "rings are whole lines");
 static_assert(sizeof(struct shared_ring) == SHARED_ENTRIES * sizeof(struct shared_entry), "a ring of trees is no larger");
@@ -176,7 +184,7 @@ struct shunt_arena {
         ino_t inode;
         bool ended; /* proven */
     } watch[SHUNT_ARENA_PROCS];
-    _Atomic uint32_t post_hint; /* where the next free post may be */
+    _Atomic uint32_t post_hint, row_hint; /* where the next free ones may be */
 };
 
 static inline void *shared_at(const struct shared_arena *shared, uint32_t line)
@@ -192,6 +200,11 @@ static inline struct shared_proc *shared_proc(const struct shared_arena *shared,
 static inline struct shared_post *shared_post(const struct shared_arena *shared, uint32_t index)
 {
     return (struct shared_post *)shared_at(shared, shared->posts_at) + index;
+}
+
+static inline struct shared_row *shared_row(const struct shared_arena *shared, uint32_t index)
+{
+    return (struct shared_row *)shared_at(shared, shared->rows_at) + index;
 }
 
 /* ---- base/arena.c ---- */
@@ -229,7 +242,8 @@ struct shared_ring *shunt_pool_ring(struct shunt_arena *arena, struct shared_boa
 
 /* A free post, or -1. Given back by whoever leaves an operation last. */
 int shunt_post_take(struct shunt_arena *arena);
-void shunt_post_give(struct shunt_arena *arena, uint32_t index);
+void shunt_post_give(struct shunt_arena *arena, uint32_t index); /* and its row */
+void shunt_row_give(struct shunt_arena *arena, const struct shunt_post *post);
 
 /* What is in use, for tests and shunt-info. */
 struct shunt_pool_use {

@@ -255,7 +255,7 @@ static void decide_round(struct shunt_board *board, _Atomic uint64_t *at, const 
     shunt_shared_unlock(&shared->launch_lock);
 }
 
-/* Fill a post and arrive with it; NONE: arrived, *last: as the last of all. */
+/* Fill a post and arrive with it; NONE: arrived, *last: as the last of all. Else the row is still the caller's. */
 static enum shunt_reason try_arrive(struct shunt_board *board, const struct shunt_post *post, void **entry_p,
                                     bool *last)
 {
@@ -282,8 +282,10 @@ static enum shunt_reason try_arrive(struct shunt_board *board, const struct shun
         *entry_p = &ring->entry[board->sequence % SHARED_ENTRIES];
         trouble = enter_entry(board, *entry_p, (uint16_t)index, last);
     }
-    if (trouble != SHUNT_REASON_NONE)
+    if (trouble != SHUNT_REASON_NONE) {
+        mine->post.row = 0;
         shunt_post_give(board->arena, (uint32_t)index);
+    }
     return trouble;
 }
 
@@ -309,6 +311,7 @@ enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shu
     /* Rule 3: the arrival comes before the count, see shunt_board_pass. And whoever does not arrive passes. */
     shunt_board_pass(board);
     if (trouble != SHUNT_REASON_NONE) {
+        shunt_row_give(board->arena, post);
         *reason = trouble;
         return SHUNT_PASS;
     }

@@ -21,7 +21,7 @@
 #define SHUNT_TREE_RANKS  64   /* members of a board that can arrive on device memory: by a tree */
 #define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
 #define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
-#define SHUNT_STATS_BYTES 8192 /* of each process, readable by all: its layout belongs to base/stats.c */
+#define SHUNT_STATS_BYTES 10240 /* of each process, readable by all: its layout belongs to base/stats.c */
 
 struct shunt_arena; /* this process's view of the node's shared memory */
 struct shunt_board; /* this process's view of one communicator's board */
@@ -125,7 +125,8 @@ struct shunt_place {
 /* What a rank brings to an operation: everything the decider must know. */
 struct shunt_post {
     uint32_t coll;   /* enum shunt_coll */
-    uint32_t flags;  /* SHUNT_POST_* */
+    uint16_t flags;  /* SHUNT_POST_* */
+    uint16_t row;    /* 1 + number of the poster's row; 0: it has none */
     uint64_t count;  /* elements */
     uint32_t type;   /* enum shunt_type */
     uint32_t op;     /* enum shunt_op */
@@ -135,6 +136,16 @@ struct shunt_post {
     struct shunt_place send, recv;
 };
 
+/*
+ * What only one rank knows of an operation whose blocks differ: a side buffer of its post. In bytes; [q]: what goes to, and
+ * what comes from rank q. Readable as long as the post.
+ */
+struct shunt_row {
+    uint64_t sent[SHUNT_BOARD_RANKS], received[SHUNT_BOARD_RANKS];
+    uint64_t place[SHUNT_BOARD_RANKS]; /* where that which comes is to lie, from the place of the post's recv on */
+    uint8_t align[SHUNT_BOARD_RANKS];  /* address modulo 16 of what goes */
+};
+
 /* What the last to arrive decides for all. */
 struct shunt_verdict {
     uint64_t ticket;  /* filled by the board: launch order on the node, from 1 */
@@ -142,6 +153,7 @@ struct shunt_verdict {
     uint32_t flags;   /* SHUNT_PLAN_* */
     uint32_t blocks;
     uint32_t chunk;   /* bytes */
+    uint64_t bytes;   /* of the largest block of an operation with rows */
     enum shunt_reason reason; /* of STAGE */
 };
 
@@ -179,6 +191,13 @@ bool shunt_board_bereft(const struct shunt_board *board);
  */
 enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shunt_post *post, shunt_decide decide,
                                      void *context, struct shunt_round *round, enum shunt_reason *reason);
+
+/*
+ * A row for a post that is about to arrive, whatever comes of that: arriving takes it over, also where it answers
+ * SHUNT_PASS. NULL: there is none left. And the row of somebody's post, NULL if it has none.
+ */
+struct shunt_row *shunt_row_take(struct shunt_arena *arena, struct shunt_post *post);
+const struct shunt_row *shunt_row_of(const struct shunt_arena *arena, const struct shunt_post *post);
 
 /* Look once: also turns UNDECIDED to STAGE if a member has passed on the host (rule 4) or after 30 s. */
 enum shunt_round_state shunt_round_poll(struct shunt_round *round);

@@ -20,6 +20,7 @@ base_sources += \
 	%reldir%/parcel.c \
 	%reldir%/parcel.h \
 	%reldir%/plan.h \
+	%reldir%/spans.h \
 	%reldir%/pool.c \
 	%reldir%/reasons.c \
 	%reldir%/reasons.def \

@@ -23,7 +23,11 @@
 #ifndef SHUNT_BASE_PLAN_H
 #define SHUNT_BASE_PLAN_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+#include "base/spans.h"
 
 #define SHUNT_PLAN_RANKS   64
 #define SHUNT_PLAN_STEPS   4
@@ -91,8 +95,9 @@ struct shunt_plan {
     uint32_t flags; /* SHUNT_PLAN_* */
     uint32_t blocks;
     uint32_t slices;
-    uint64_t bytes;       /* of the whole vector */
-    uint64_t slice_bytes; /* of all slices but the last ones */
+    const struct shunt_spans *spans; /* NULL: all slices but the last ones are of one size and follow each other */
+    uint64_t bytes;       /* of the whole vector; with spans: of the largest slice of all ranks */
+    uint64_t slice_bytes; /* of all slices but the last ones; with spans: the same */
     uint64_t part_bytes;  /* of a block's part of a slice, a multiple of 16 */
     uint32_t chunk;       /* bytes, a multiple of 16 */
     uint32_t depth;       /* chunks of a ring, at least 2 */
@@ -107,7 +112,7 @@ static inline uint64_t shunt_plan_chunks(const struct shunt_plan *plan)
     return (plan->part_bytes + plan->chunk - 1) / plan->chunk;
 }
 
-/* Bytes of chunk `chunk` of block `block` in slice `slice`; 0 past the end. */
+/* Bytes of chunk `chunk` of block `block` in slice `slice`; 0 past the end. Without spans. */
 static inline uint64_t shunt_plan_span(const struct shunt_plan *plan, uint32_t slice, uint32_t block, uint64_t chunk,
                                        uint64_t *offset)
 {
@@ -123,6 +128,35 @@ static inline uint64_t shunt_plan_span(const struct shunt_plan *plan, uint32_t s
     if (end > plan->bytes)
         end = plan->bytes;
     *offset = first;
+    return end > first ? end - first : 0;
+}
+
+/* With spans: which one a reference of this rank's plan means. What lies in scratch is as long as where it goes or comes from. */
+static inline const struct shunt_span *shunt_plan_span_of(const struct shunt_plan *plan, struct shunt_ref ref)
+{
+    bool outgoing = ref.space == SHUNT_SPACE_SCRATCH0 && ref.rank != plan->me;
+
+    if (ref.space == SHUNT_SPACE_IN)
+        return &plan->spans->in[ref.slice];
+    if (ref.space == SHUNT_SPACE_OUT)
+        return &plan->spans->out[ref.slice];
+    return outgoing ? &plan->spans->in[ref.rank] : &plan->spans->out[ref.slot];
+}
+
+/* The same as shunt_plan_span of a reference, with spans or without. */
+static inline uint64_t shunt_plan_ref_span(const struct shunt_plan *plan, struct shunt_ref ref, uint32_t block,
+                                           uint64_t chunk, uint64_t *offset)
+{
+    uint64_t first = block * plan->part_bytes + chunk * plan->chunk, end = first + plan->chunk;
+
+    if (plan->spans == NULL)
+        return shunt_plan_span(plan, ref.slice, block, chunk, offset);
+    const struct shunt_span *span = shunt_plan_span_of(plan, ref);
+    if (end > (block + 1) * plan->part_bytes)
+        end = (block + 1) * plan->part_bytes;
+    if (end > span->bytes)
+        end = span->bytes;
+    *offset = span->at + first;
     return end > first ? end - first : 0;
 }
 

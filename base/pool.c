@@ -265,8 +265,43 @@ int shunt_post_take(struct shunt_arena *arena)
 
 void shunt_post_give(struct shunt_arena *arena, uint32_t index)
 {
+    shunt_row_give(arena, &shared_post(arena->shared, index)->post);
     /* release: all reads of it come before its next use */
     atomic_store_explicit(&shared_post(arena->shared, index)->busy, 0, memory_order_release);
+}
+
+/* ---- rows ---- */
+
+struct shunt_row *shunt_row_take(struct shunt_arena *arena, struct shunt_post *post)
+{
+    uint32_t rows = arena->shared->rows, at = atomic_load_explicit(&arena->row_hint, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < rows; i++, at++) {
+        if (at >= rows)
+            at = 0;
+        struct shared_row *row = shared_row(arena->shared, at);
+        uint32_t busy = 0;
+        /* acquire: those who read its last contents are done with it, see shunt_row_give */
+        if (!atomic_load_explicit(&row->busy, memory_order_relaxed) &&
+            atomic_compare_exchange_strong_explicit(&row->busy, &busy, 1, memory_order_acquire, memory_order_relaxed)) {
+            atomic_store_explicit(&arena->row_hint, at + 1, memory_order_relaxed);
+            post->row = (uint16_t)(at + 1);
+            return &row->row;
+        }
+    }
+    return NULL;
+}
+
+const struct shunt_row *shunt_row_of(const struct shunt_arena *arena, const struct shunt_post *post)
+{
+    return post->row ? &shared_row(arena->shared, post->row - 1u)->row : NULL;
+}
+
+void shunt_row_give(struct shunt_arena *arena, const struct shunt_post *post)
+{
+    /* release: all reads of it come before its next use */
+    if (post->row)
+        atomic_store_explicit(&shared_row(arena->shared, post->row - 1u)->busy, 0, memory_order_release);
 }
 
 /* ---- counting ---- */

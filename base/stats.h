@@ -30,7 +30,7 @@
 struct shunt_arena;
 
 enum {
-    SHUNT_STATS_COLLS = 11,  /* collectives of which every path is counted: the first of enum shunt_coll */
+    SHUNT_STATS_COLLS = 21,  /* collectives of which every path is counted: the first of enum shunt_coll */
     SHUNT_STATS_STAGED = 32, /* calls behind them, of which the staged ones are counted */
 };
 

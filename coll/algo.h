@@ -30,6 +30,7 @@ struct shunt_shape {
     uint32_t depth;
     uint32_t root;
     uint64_t bytes; /* of a rank's contribution: the vector, or a block of collectives that have one for each rank */
+    const struct shunt_spans *spans; /* of this rank's blocks, if they differ; else NULL */
 };
 
 /* Writes rank `me`'s plan; pure, total for n from 2 to SHUNT_PLAN_RANKS. */

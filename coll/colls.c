@@ -13,8 +13,6 @@ enum {
 };
 
 const struct shunt_collective shunt_collectives[SHUNT_NCOLLS] = {
-#define STAGED_COLLECTIVE(ID, word, call, sends, blocks, receives, its_blocks, place, its_traits)  \
-    COLLECTIVE(ID, word, call, sends, blocks, receives, its_blocks, place, (its_traits) | SHUNT_TRAIT_STAGED)
 #define COLLECTIVE(ID, word, call, sends, blocks, receives, its_blocks, place, its_traits)         \
     [SHUNT_COLL_##ID] = { { SHUNT_WHO_##sends, SHUNT_BLOCKS_##blocks },                            \
                           { SHUNT_WHO_##receives, SHUNT_BLOCKS_##its_blocks },                     \

@@ -63,7 +63,6 @@ enum shunt_traits {
     SHUNT_TRAIT_TWO_TYPES = 8,  /* the receive side has a count and a type of its own */
     SHUNT_TRAIT_SEND_ROWS = 16, /* each block of the send side has a count, in an array */
     SHUNT_TRAIT_RECV_ROWS = 32,
-    SHUNT_TRAIT_STAGED = 64,    /* there is no algorithm for the GPUs */
 };
 
 struct shunt_side {

@@ -60,7 +60,7 @@ static struct shunt_work *next_work(void)
     return best;
 }
 
-static void write_plan(struct shunt_work *work)
+static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
 {
     const struct shunt_verdict *verdict = shunt_round_verdict(&work->round);
     const struct shunt_post *mine = shunt_round_post(&work->round, shunt_board_rank(work->round.board));
@@ -71,14 +71,18 @@ static void write_plan(struct shunt_work *work)
         .chunk = verdict->chunk,
         .depth = SHUNT_RING_DEPTH,
         .root = (uint32_t)mine->root,
-        .bytes = mine->count * shunt_type_size(mine->type),
+        .bytes = work->spans ? verdict->bytes : mine->count * shunt_type_size(mine->type),
+        .spans = work->spans,
     };
 
     shunt_algos[verdict->algo].write(&shape, (uint32_t)shunt_board_rank(work->round.board), &work->plan);
     for (uint32_t q = 0; q < shape.n; q++)
         work->posts[q] = shunt_round_post(&work->round, (int)q);
+    for (uint32_t q = 0; q < shape.n && work->spans; q++)
+        work->rows[q] = shunt_row_of(arena, work->posts[q]);
     work->launch.plan = &work->plan;
     work->launch.posts = work->posts;
+    work->launch.rows = work->rows;
     work->planned = true;
 }
 
@@ -172,7 +176,7 @@ static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
     if (work == NULL || asked)
         return;
     if (!work->planned)
-        write_plan(work);
+        write_plan(arena, work);
     if (shunt_launch_ready(arena, &work->launch))
         launch(arena, device, work);
 }

@@ -20,6 +20,8 @@ struct shunt_work {
     struct shunt_launch launch;
     struct shunt_plan plan;
     const struct shunt_post *posts[SHUNT_BOARD_RANKS];
+    const struct shunt_row *rows[SHUNT_BOARD_RANKS]; /* of each rank, if blocks differ */
+    const struct shunt_spans *spans;                 /* of this rank's blocks then, else NULL */
     struct shunt_device *device;
     enum shunt_work_state state;
     bool detached; /* nobody need wait for it: who finds its end takes it from the list, and leaves */

@@ -22,6 +22,8 @@ coll_sources += \
 	%reldir%/prepare.c \
 	%reldir%/prepare.h \
 	%reldir%/ring.c \
+	%reldir%/rows.c \
+	%reldir%/rows.h \
 	%reldir%/run.c \
 	%reldir%/run.h \
 	%reldir%/select.c \

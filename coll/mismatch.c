@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "coll/rows.h"
 #include "coll/select.h"
 
 /* The word for a value of this field, or NULL: then the number says it. */
@@ -29,12 +30,29 @@ static void say_difference(unsigned coll, const char *field, unsigned long long 
                          shunt_coll_name(coll), field, a, b, rank);
 }
 
-void shunt_mismatch_say(const struct shunt_round *round)
+/* Of posts that differ in nothing else: the receiver says it. */
+static void say_rows(const struct shunt_arena *arena, const struct shunt_round *round, int me)
+{
+    const struct shunt_post *posts[SHUNT_BOARD_RANKS];
+    struct shunt_row_mismatch mismatch;
+    int n = shunt_board_size(round->board);
+
+    for (int q = 0; q < n; q++) {
+        posts[q] = n <= SHUNT_BOARD_RANKS ? shunt_round_post(round, q) : NULL;
+        if (posts[q] == NULL)
+            return;
+    }
+    if (shunt_rows_any(posts, n) && shunt_rows_differ(arena, posts, n, &mismatch) && mismatch.to == me)
+        shunt_log_always("%s: the ranks do not match: rank %d sends %llu bytes to rank %d, which expects %llu",
+                         shunt_coll_name(posts[0]->coll), mismatch.from, mismatch.sent, me, mismatch.expected);
+}
+
+void shunt_mismatch_say(const struct shunt_arena *arena, const struct shunt_round *round)
 {
     int me = shunt_board_rank(round->board);
     unsigned long long a, b;
 
-    for (int q = 1; q <= me; q++) {
+    for (int q = 1; q < shunt_board_size(round->board); q++) {
         const struct shunt_post *first = shunt_round_post(round, 0), *post = shunt_round_post(round, q);
         const char *field = first && post ? shunt_posts_differ(first, post, &a, &b) : NULL;
         if (field != NULL) {
@@ -43,4 +61,5 @@ void shunt_mismatch_say(const struct shunt_round *round)
             return;
         }
     }
+    say_rows(arena, round, me);
 }

@@ -36,6 +36,26 @@ static void write_blocks(const struct shunt_shape *shape, uint32_t me, describer
     write(plan, &hop);
 }
 
+/* Blocks that differ: what goes to, and what comes from rank q, has number q. Nothing where there are no bytes. */
+static void write_spans(const struct shunt_shape *shape, uint32_t me, bool combines, step_writer write,
+                        struct shunt_plan *plan)
+{
+    struct shunt_hop hop;
+
+    shunt_hop_begin(&hop);
+    for (uint32_t q = 0; q < shape->n; q++) {
+        hop.from[q] = hop.to[q] = (uint8_t)me;
+        if (shape->spans->in[q].bytes != 0)
+            hop.send[q] = (uint8_t)q;
+        if (shape->spans->out[q].bytes != 0)
+            hop.recv[q] = (uint8_t)q;
+    }
+    if (combines && hop.recv[me] != SHUNT_NO_SLICE)
+        hop.out = (uint8_t)me;
+    shunt_plan_begin_spans(plan, shape, me);
+    write(plan, &hop);
+}
+
 /* The whole vector (slice 0) of the ranks `first` to `last` comes here, is combined, and lands in slice 0. */
 static void combine_vectors(struct shunt_hop *hop, uint32_t first, uint32_t last)
 {
@@ -89,7 +109,6 @@ static void describe_bcast(const struct shunt_shape *shape, uint32_t me, struct 
     }
 }
 
-/* Reduce_scatter too, of equal counts. */
 static void describe_reduce_scatter_block(const struct shunt_shape *shape, uint32_t me, struct shunt_hop *hop)
 {
     for (uint32_t q = 0; q < shape->n; q++) {
@@ -137,12 +156,25 @@ static void describe_alltoall(const struct shunt_shape *shape, uint32_t me, stru
     }
 }
 
-#define describe_reduce_scatter describe_reduce_scatter_block
+/* Of equal counts or not. */
+void shunt_plan_reduce_scatter_oneshot(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan)
+{
+    if (shape->spans != NULL)
+        write_spans(shape, me, true, shunt_plan_exchange, plan);
+    else
+        write_blocks(shape, me, describe_reduce_scatter_block, shunt_plan_exchange, plan);
+}
 
 #define WRITER(coll, name, of, steps)                                                              \
     void shunt_plan_##coll##_##name(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan) \
     {                                                                                              \
         write_##of(shape, me, describe_##coll, steps, plan);                                       \
+    }
+
+#define SPANS_WRITER(coll, name, steps)                                                            \
+    void shunt_plan_##coll##_##name(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan) \
+    {                                                                                              \
+        write_spans(shape, me, false, steps, plan);                                                \
     }
 WRITER(allreduce, oneshot, vectors, shunt_plan_exchange)
 WRITER(reduce, oneshot, vectors, shunt_plan_exchange)
@@ -150,7 +182,6 @@ WRITER(scan, oneshot, vectors, shunt_plan_exchange)
 WRITER(exscan, oneshot, vectors, shunt_plan_exchange)
 WRITER(bcast, oneshot, vectors, shunt_plan_exchange)
 WRITER(reduce_scatter_block, oneshot, blocks, shunt_plan_exchange)
-WRITER(reduce_scatter, oneshot, blocks, shunt_plan_exchange)
 WRITER(gather, oneshot, blocks, shunt_plan_exchange)
 WRITER(scatter, oneshot, blocks, shunt_plan_exchange)
 WRITER(allgather, oneshot, blocks, shunt_plan_exchange)
@@ -160,3 +191,23 @@ WRITER(gather, copy, blocks, shunt_plan_copies)
 WRITER(scatter, copy, blocks, shunt_plan_copies)
 WRITER(allgather, copy, blocks, shunt_plan_copies)
 WRITER(alltoall, copy, blocks, shunt_plan_copies)
+SPANS_WRITER(gatherv, oneshot, shunt_plan_exchange)
+SPANS_WRITER(scatterv, oneshot, shunt_plan_exchange)
+SPANS_WRITER(allgatherv, oneshot, shunt_plan_exchange)
+SPANS_WRITER(alltoallv, oneshot, shunt_plan_exchange)
+SPANS_WRITER(alltoallw, oneshot, shunt_plan_exchange)
+SPANS_WRITER(neighbor_allgather, oneshot, shunt_plan_exchange)
+SPANS_WRITER(neighbor_allgatherv, oneshot, shunt_plan_exchange)
+SPANS_WRITER(neighbor_alltoall, oneshot, shunt_plan_exchange)
+SPANS_WRITER(neighbor_alltoallv, oneshot, shunt_plan_exchange)
+SPANS_WRITER(neighbor_alltoallw, oneshot, shunt_plan_exchange)
+SPANS_WRITER(gatherv, copy, shunt_plan_copies)
+SPANS_WRITER(scatterv, copy, shunt_plan_copies)
+SPANS_WRITER(allgatherv, copy, shunt_plan_copies)
+SPANS_WRITER(alltoallv, copy, shunt_plan_copies)
+SPANS_WRITER(alltoallw, copy, shunt_plan_copies)
+SPANS_WRITER(neighbor_allgather, copy, shunt_plan_copies)
+SPANS_WRITER(neighbor_allgatherv, copy, shunt_plan_copies)
+SPANS_WRITER(neighbor_alltoall, copy, shunt_plan_copies)
+SPANS_WRITER(neighbor_alltoallv, copy, shunt_plan_copies)
+SPANS_WRITER(neighbor_alltoallw, copy, shunt_plan_copies)

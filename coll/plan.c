@@ -42,6 +42,15 @@ void shunt_plan_begin_blocks(struct shunt_plan *plan, const struct shunt_shape *
     plan->part_bytes = cut(shape->bytes, shape->blocks);
 }
 
+void shunt_plan_begin_spans(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me)
+{
+    begin(plan, shape, me);
+    plan->slices = shape->n;
+    plan->spans = shape->spans;
+    plan->bytes = plan->slice_bytes = shape->bytes;
+    plan->part_bytes = cut(shape->bytes, shape->blocks);
+}
+
 struct shunt_step *shunt_plan_step(struct shunt_plan *plan, enum shunt_step_kind kind, uint32_t team, uint32_t lag)
 {
     struct shunt_step *step = &plan->steps[plan->n_steps++];

@@ -11,6 +11,9 @@ void shunt_plan_begin(struct shunt_plan *plan, const struct shunt_shape *shape, 
 /* The same, of as many blocks of shape->bytes as there are ranks: these are the slices. */
 void shunt_plan_begin_blocks(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me);
 
+/* The same, of the blocks that shape->spans has, of which shape->bytes is the size of the largest on any rank. */
+void shunt_plan_begin_spans(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me);
+
 /* What one rank does in an exchange (base/plan.h); what is SHUNT_NO_SLICE does not happen. */
 struct shunt_hop {
     uint8_t send[SHUNT_PLAN_RANKS]; /* [q]: the slice of the send buffer that goes to rank q; [me]: that stays here */

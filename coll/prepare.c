@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
+#include "coll/rows.h"
 #include "coll/run.h"
 #include "coll/select.h"
 
@@ -117,26 +118,48 @@ static enum shunt_reason prove_links(struct shunt_waiter *w, const int *slots)
     }
 }
 
-void shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
-                        const struct shunt_task *task, struct shunt_post *post)
+/* Bytes of the receive buffer, from its first on. */
+static uint64_t received_bytes(const struct shunt_task *task, int n, int me)
 {
-    uint64_t bytes = task->count * shunt_type_size(task->type);
-    int me = shunt_board_rank(board);
-    bool large = shunt_select_zero_copy(task->coll, bytes) && shunt_coll_receives(task->coll, me, task->root);
+    uint64_t bytes = 0;
+
+    if (task->spans == NULL)
+        return task->count * shunt_type_size(task->type) * shunt_coll_blocks(task->coll, n, me, task->root);
+    for (int q = 0; q < n; q++) {
+        const struct shunt_span *span = &task->spans->out[q];
+        if (span->bytes != 0 && span->at + span->bytes > bytes)
+            bytes = span->at + span->bytes;
+    }
+    return bytes;
+}
+
+enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board,
+                                     const struct shunt_device *device, const struct shunt_task *task,
+                                     struct shunt_post *post)
+{
+    int n = shunt_board_size(board), me = shunt_board_rank(board);
+    uint64_t bytes = received_bytes(task, n, me), block = task->count * shunt_type_size(task->type);
+    bool large = bytes != 0 && shunt_select_zero_copy(task->coll, block) && shunt_coll_receives(task->coll, me, task->root);
 
     *post = (struct shunt_post){
         .coll = task->coll,
         .flags = task->in_place ? SHUNT_POST_IN_PLACE : 0,
-        .count = task->count,
+        .count = task->spans == NULL ? task->count : 0,
         .type = task->type,
         .op = task->op,
         .root = task->root,
         .max_blocks = device->max_blocks,
         .gpu = (uint16_t)device->channel,
     };
-    bytes *= shunt_coll_blocks(task->coll, shunt_board_size(board), me, task->root);
     shunt_place_of(arena, task->recv, bytes, &task->recv_mem, large, &post->recv);
     post->send = (struct shunt_place){ .align = (uint32_t)((uintptr_t)task->send % 256), .id = task->send_mem.id };
+    if (task->spans == NULL)
+        return SHUNT_REASON_NONE;
+    struct shunt_row *row = shunt_row_take(arena, post);
+    if (row == NULL)
+        return SHUNT_REASON_BOARD_FULL;
+    shunt_row_fill(task, n, row);
+    return SHUNT_REASON_NONE;
 }
 
 void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepared *prepared, struct shunt_work *work)
@@ -144,6 +167,7 @@ void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepar
     work->state = SHUNT_WORK_ARRIVED;
     work->device = prepared->device;
     work->detached = work->planned = work->yielded = false;
+    work->spans = task->spans;
     work->launch = (struct shunt_launch){
         .type = task->type,
         .op = task->op,

@@ -17,9 +17,9 @@ struct shunt_prepared {
 /* Device, the peers' scratch, order behind the application's work. NONE or why this rank cannot take part. */
 enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, struct shunt_prepared *prepared);
 
-/* What this rank posts. */
-void shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
-                        const struct shunt_task *task, struct shunt_post *post);
+/* What this rank posts, for a post that will arrive. NONE, or why there is none. */
+enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
+                                     const struct shunt_task *task, struct shunt_post *post);
 
 /* The operation that is to be listed once its post has arrived. */
 void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepared *prepared, struct shunt_work *work);

@@ -27,7 +27,7 @@ static enum shunt_status wait_for_end(struct shunt_waiter *w, const struct shunt
             shunt_round_poll(&work->round) == SHUNT_ROUND_STAGE) {
             outcome->reason = shunt_round_verdict(&work->round)->reason;
             if (outcome->reason == SHUNT_REASON_MISMATCH)
-                shunt_mismatch_say(&work->round);
+                shunt_mismatch_say(w->arena, &work->round);
             return SHUNT_PASS;
         }
         shunt_wait_a_little(w);
@@ -63,7 +63,11 @@ static enum shunt_status arrive_and_wait(struct shunt_waiter *w, const struct sh
     struct shunt_work work;
 
     shunt_prepare_work(task, prepared, &work);
-    shunt_prepare_post(w->arena, w->board, prepared->device, task, &post);
+    outcome->reason = shunt_prepare_post(w->arena, w->board, prepared->device, task, &post);
+    if (outcome->reason != SHUNT_REASON_NONE) {
+        shunt_board_pass(w->board);
+        return SHUNT_PASS;
+    }
     if (shunt_select_copies(task->coll, task->count * shunt_type_size(task->type)) &&
         become_ready(w, prepared->device, prepared->legacy))
         post.flags |= SHUNT_POST_READY;
@@ -100,7 +104,7 @@ static enum shunt_status stage_together(struct shunt_waiter *w, const struct shu
         shunt_wait_a_little(w);
     outcome->reason = shunt_round_verdict(&round)->reason;
     if (outcome->reason == SHUNT_REASON_MISMATCH)
-        shunt_mismatch_say(&round);
+        shunt_mismatch_say(w->arena, &round);
     shunt_round_leave(&round);
     return SHUNT_PASS;
 }

@@ -13,6 +13,7 @@
 
 #include "base/conf.h"
 #include "base/stats.h"
+#include "coll/rows.h"
 #include "coll/run.h"
 
 static struct shunt_ranges user_ranges[SHUNT_NCOLLS]; /* empty: auto */
@@ -137,7 +138,6 @@ static void refuse(const char *setting, const char *value, unsigned coll)
 void shunt_select_start(void)
 {
     name_statistics();
-#define STAGED_COLLECTIVE(...)
 #define COLLECTIVE(ID, word, ...)                                                                  \
     if (!shunt_ranges_parse(SHUNT_COLL_##ID, shunt_conf->word, &user_ranges[SHUNT_COLL_##ID]))     \
         refuse("SHUNT_" #ID, shunt_conf->word, SHUNT_COLL_##ID);
@@ -228,7 +228,7 @@ static uint32_t line_blocks(const struct shunt_demand *demand, uint64_t bytes, u
 
     if (units <= room)
         return blocks;
-    if (!shunt_coll_mutual(demand->coll))
+    if (!shunt_coll_mutual(demand->coll) || demand->spans)
         return 0;
     uint32_t most = least(blocks, room / (SHUNT_LINE_LAP * warps));
     /* So few warps do not fill the links, as rings do. */
@@ -243,6 +243,8 @@ static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layou
     const uint64_t to = demand->hosted ? hosted_ll(demand->n) : best.ll_alone;
     uint32_t lines = 0;
 
+    if (demand->spans && shunt_coll_has(demand->coll, SHUNT_TRAIT_COMBINES)) /* no such kernels */
+        return false;
     if ((demand->can & SHUNT_PLAN_LINES) && shunt_conf->proto != PROTO_LL && bytes > from && bytes <= best.lines)
         lines = line_blocks(demand, bytes, SHUNT_LINE_THREADS, layout);
     if (lines == 0 && (bytes > to || bytes > layout->ll_bytes / 4 * 3))
@@ -326,7 +328,8 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
         d.wanted = hosted_algo(&d);
     const bool any = d.wanted == SHUNT_ALGO_AUTO;
     if (wants_copies(d.coll, d.bytes, d.wanted) && (d.can & SHUNT_PLAN_ZERO_COPY)) {
-        *verdict = (struct shunt_verdict){ .ticket = verdict->ticket, .algo = (uint32_t)copy, .blocks = 1, .chunk = 16,
+        *verdict = (struct shunt_verdict){ .ticket = verdict->ticket, .bytes = verdict->bytes, .algo = (uint32_t)copy,
+                                           .blocks = 1, .chunk = 16,
                                            .flags = SHUNT_PLAN_ENGINES | SHUNT_PLAN_ZERO_COPY };
         return;
     }
@@ -366,13 +369,14 @@ bool shunt_select_zero_copy(unsigned coll, uint64_t bytes)
 const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,
                                unsigned long long *b)
 {
+    const bool rows = x->row != 0 || y->row != 0; /* which say more of counts */
     const struct {
         const char *name;
         unsigned long long a, b;
     } fields[] = {
         { "collective", x->coll, y->coll },
         { "form", x->flags & SHUNT_POST_ASKS, y->flags & SHUNT_POST_ASKS },
-        { "count", x->count, y->count },
+        { "count", rows ? 0 : x->count, rows ? 0 : y->count },
         { "element type", x->type, y->type },
         { "operation", x->op, y->op },
         { "root", (unsigned)x->root, (unsigned)y->root },
@@ -388,12 +392,22 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
     return NULL;
 }
 
+/* Does rank `from` send anything to another one? */
+static bool sends(const struct shunt_select *select, const struct shunt_post *const *posts, int from, int to, bool rows)
+{
+    if (rows)
+        return from != to && shunt_rows_sent(select->arena, posts, from, to) != 0;
+    return shunt_coll_sends(posts[0]->coll, from, to, posts[0]->root);
+}
+
 /* Has everybody opened the receive buffers of those to whom he sends? */
 static bool all_opened(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
 {
+    bool rows = shunt_rows_any(posts, n);
+
     for (int owner = 0; owner < n; owner++) {
         for (int user = 0; user < n; user++) {
-            if (shunt_coll_sends(posts[0]->coll, user, owner, posts[0]->root) &&
+            if (sends(select, posts, user, owner, rows) &&
                 !shunt_peer_opened(select->arena, select->slots[user], select->slots[owner], posts[owner]->recv.reg))
                 return false;
         }
@@ -439,7 +453,8 @@ static bool all_ready(const struct shunt_post *const *posts, int n)
 {
     for (int i = 0; i < n; i++) {
         if (!(posts[i]->flags & SHUNT_POST_READY) ||
-            (posts[i]->coll == SHUNT_COLL_ALLTOALL && (posts[i]->flags & SHUNT_POST_IN_PLACE)))
+            (shunt_collectives[posts[i]->coll].in_place == SHUNT_IN_PLACE_ITS_ROWS &&
+             (posts[i]->flags & SHUNT_POST_IN_PLACE)))
             return false;
     }
     return true;
@@ -460,6 +475,22 @@ static void find_shape(const struct shunt_select *select, const struct shunt_pos
     demand->can |= SHUNT_PLAN_ZERO_COPY;
     demand->wanted = SHUNT_ALGO_ALLREDUCE_twoshot;
     shunt_select_shape(demand, select->layout, verdict);
+}
+
+/* What the rows of all come to. False: the verdict has the reason. */
+static bool read_rows(const struct shunt_select *select, const struct shunt_post *const *posts, struct shunt_demand *demand,
+                      struct shunt_verdict *verdict)
+{
+    struct shunt_row_mismatch mismatch;
+
+    if (shunt_rows_differ(select->arena, posts, demand->n, &mismatch)) {
+        verdict->reason = SHUNT_REASON_MISMATCH;
+        return false;
+    }
+    demand->spans = true;
+    demand->bytes = verdict->bytes = shunt_rows_largest(select->arena, posts, demand->n);
+    verdict->reason = SHUNT_REASON_NEUTRAL;
+    return demand->bytes != 0;
 }
 
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
@@ -484,6 +515,8 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         verdict->reason = SHUNT_REASON_TOO_MANY_RANKS;
         return false;
     }
+    if (shunt_rows_any(posts, n) && !read_rows(select, posts, &demand, verdict))
+        return false;
     demand.wanted = shunt_select_wanted(demand.coll, demand.bytes);
     demand.hosted = shunt_peers_hosted(select->arena, select->slots, n);
     /* Sums of 16-bit floats are rounded once, at their end, and not at each hop. */

@@ -58,6 +58,7 @@ struct shunt_demand {
     uint32_t max_blocks;
     bool hosted; /* some pairs go by host memory */
     bool rounds; /* elements that must not be added hop by hop */
+    bool spans; /* blocks differ, bytes are those of the largest */
 };
 void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                         struct shunt_verdict *verdict);

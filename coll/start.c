@@ -87,7 +87,11 @@ static enum shunt_status arrive(struct shunt_start *start, const struct shunt_ta
 
     shunt_prepare_work(task, prepared, &start->work);
     start->work.detached = true;
-    shunt_prepare_post(start->arena, start->board, prepared->device, task, &post);
+    *reason = shunt_prepare_post(start->arena, start->board, prepared->device, task, &post);
+    if (*reason != SHUNT_REASON_NONE) {
+        shunt_board_pass(start->board);
+        return SHUNT_PASS;
+    }
     post.flags |= SHUNT_POST_WAKE;
     /* Nobody waits here until what the application has begun is over. */
     if (shunt_select_copies(task->coll, task->count * shunt_type_size(task->type)) &&
@@ -211,7 +215,7 @@ enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcom
     } else {
         outcome->reason = shunt_round_verdict(&work->round)->reason;
         if (outcome->reason == SHUNT_REASON_MISMATCH)
-            shunt_mismatch_say(&work->round);
+            shunt_mismatch_say(start->arena, &work->round);
         shunt_drive_unlist(work);
         shunt_round_leave(&work->round);
     }
@@ -245,7 +249,7 @@ static enum shunt_reason await_agreement(struct shunt_waiter *w, struct shunt_ro
     if (state == SHUNT_ROUND_STAGE)
         reason = shunt_round_verdict(round)->reason;
     if (reason == SHUNT_REASON_MISMATCH)
-        shunt_mismatch_say(round);
+        shunt_mismatch_say(w->arena, round);
     shunt_round_leave(round);
     return reason;
 }

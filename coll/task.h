@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/spans.h"
 #include "coll/colls.h"
 #include "cuda/gpu.h"
 #include "cuda/types.h"
 
 struct shunt_task {
     enum shunt_coll coll;
-    uint64_t count; /* elements */
+    uint64_t count; /* elements; with spans: of the largest block of this rank */
     enum shunt_type type;
     enum shunt_op op;
     int root;
@@ -21,6 +22,8 @@ struct shunt_task {
     const void *send; /* in place: the same as recv */
     void *recv;
     struct shunt_mem send_mem, recv_mem;
+    void *home; /* where the result is to be moved from recv when the operation has ended; NULL: it is there */
+    const struct shunt_spans *spans; /* blocks that differ: the caller's, until the operation has ended; else NULL */
 };
 
 /* What lower layers need of the host MPI, as functions: called now and then from wait loops. */

@@ -12,10 +12,29 @@ bool shunt_copies_possible(const struct shunt_device *device)
     return device->stream_words;
 }
 
+/* Of slices that differ, my own plan knows mine; where a peer's lies, its row says. */
+static uint64_t offset_of(const struct shunt_launch *launch, struct shunt_ref ref)
+{
+    const struct shunt_plan *plan = launch->plan;
+
+    if (plan->spans == NULL)
+        return ref.slice * plan->slice_bytes;
+    if (ref.space == SHUNT_SPACE_IN)
+        return plan->spans->in[ref.slice].at;
+    return ref.rank == plan->me ? plan->spans->out[ref.slice].at : launch->rows[ref.rank]->place[plan->me];
+}
+
+static uint64_t bytes_of(const struct shunt_plan *plan, struct shunt_ref from)
+{
+    if (plan->spans != NULL)
+        return plan->spans->in[from.slice].bytes;
+    return plan->slices == 1 ? plan->bytes : plan->slice_bytes;
+}
+
 static char *address_of(const struct shunt_launch *launch, struct shunt_ref ref)
 {
     const struct shunt_plan *plan = launch->plan;
-    uint64_t offset = ref.slice * plan->slice_bytes;
+    uint64_t offset = offset_of(launch, ref);
 
     if (ref.space == SHUNT_SPACE_IN)
         return (char *)launch->in + offset;
@@ -32,7 +51,7 @@ static enum shunt_status copy_pair(struct shunt_device *device, const struct shu
     const struct shunt_plan *plan = launch->plan;
     char *from = address_of(launch, pair[0]), *to = address_of(launch, pair[1]);
     bool stays = pair[1].rank == plan->me;
-    uint64_t bytes = plan->slices == 1 ? plan->bytes : plan->slice_bytes;
+    uint64_t bytes = bytes_of(plan, pair[0]);
 
     if (from == to)
         return SHUNT_OK;

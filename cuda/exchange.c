@@ -31,11 +31,28 @@ void shunt_exchange_of(const struct shunt_plan *plan, struct shunt_exchange *x)
         read_step(plan, &plan->steps[k], x);
 }
 
-static void skip_own(uint32_t me, const struct shunt_ll_op *op, struct shunt_exchange *x)
+static void skip_own(const struct shunt_plan *plan, const struct shunt_ll_op *op, struct shunt_exchange *x)
 {
-    if (x->out == SHUNT_NO_SLICE && x->recv[me] != SHUNT_NO_SLICE &&
-        (const char *)op->in + x->send[me] * op->bytes == (char *)op->out + x->recv[me] * op->bytes)
+    const uint32_t me = plan->me;
+
+    if (x->out != SHUNT_NO_SLICE || x->recv[me] == SHUNT_NO_SLICE)
+        return;
+    uint64_t from = plan->spans ? plan->spans->in[me].at : x->send[me] * op->bytes;
+    uint64_t to = plan->spans ? plan->spans->out[me].at : x->recv[me] * op->bytes;
+    if ((const char *)op->in + from == (char *)op->out + to)
         x->recv[me] = x->send[me] = SHUNT_NO_SLICE;
+}
+
+/* Of all slices that this rank sends or receives. */
+static uint64_t largest_span(const struct shunt_plan *plan)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t q = 0; q < plan->n; q++) {
+        uint64_t in = plan->spans->in[q].bytes, out = plan->spans->out[q].bytes, both = in > out ? in : out;
+        bytes = both > bytes ? both : bytes;
+    }
+    return bytes;
 }
 
 void shunt_exchange_op(const struct shunt_plan *plan, const void *in, void *out, uint64_t ticket,
@@ -46,10 +63,10 @@ void shunt_exchange_op(const struct shunt_plan *plan, const void *in, void *out,
     *op = (struct shunt_ll_op){
         .in = in,
         .out = out,
-        .bytes = one ? plan->bytes : plan->slice_bytes,
+        .bytes = plan->spans ? largest_span(plan) : one ? plan->bytes : plan->slice_bytes,
         .ticket = ticket,
         .lines = (plan->flags & SHUNT_PLAN_LINES) != 0,
-        .lacks = one ? 0 : (uint16_t)(plan->slices * plan->slice_bytes - plan->bytes),
+        .lacks = one || plan->spans ? 0 : (uint16_t)(plan->slices * plan->slice_bytes - plan->bytes),
     };
-    skip_own(plan->me, op, x);
+    skip_own(plan, op, x);
 }

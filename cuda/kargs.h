@@ -27,6 +27,10 @@
 #define SHUNT_KRANKS 16                 /* ranks of one kernel operation */
 #define SHUNT_KREFS  (6 * SHUNT_KRANKS) /* references of its plan */
 
+#if SHUNT_KRANKS != SHUNT_SPAN_RANKS
+#error "a span for each rank"
+#endif
+
 #define SHUNT_GRID            (SHUNT_PLAN_BLOCKS * SHUNT_PLAN_TEAMS) /* thread blocks of a kernel at most */
 #define SHUNT_SCRATCH_VERDICT 32768 /* a word of the owner's own, behind the counters */
 #define SHUNT_SCRATCH_RELAY   (SHUNT_SCRATCH_VERDICT + 128) /* an order, on its way to all thread blocks */
@@ -82,7 +86,7 @@ struct shunt_khead {
 struct shunt_ll_op {
     const void *in;
     void *out;
-    uint64_t bytes; /* of a slice, which is what a rank sends to another */
+    uint64_t bytes; /* of a slice, which is what a rank sends to another; with spans: of this rank's largest */
     uint64_t ticket;
     uint32_t turns; /* bit q: parity of the slots shared with rank q */
     uint16_t lines; /* not 0: LL128 */
@@ -142,6 +146,12 @@ struct shunt_ll_args {
     uint8_t channel[SHUNT_KRANKS];
 };
 
+/* The same, of slices that differ (base/plan.h). */
+struct shunt_spans_args {
+    struct shunt_ll_args ll;
+    struct shunt_spans spans;
+};
+
 /* A step as the kernel reads it: struct shunt_step with masks of SHUNT_KRANKS. */
 struct shunt_kstep {
     uint16_t raise, wait_ranks[2];
@@ -164,9 +174,12 @@ struct shunt_plan_args {
     uint32_t chunk, depth, stride;
     uint32_t n_steps;
     uint8_t channel[SHUNT_KRANKS];
-    uint8_t align[SHUNT_KRANKS]; /* of each rank's data in scratch: address modulo 16 of its send buffer */
+    uint8_t align[SHUNT_KRANKS]; /* of each rank's data in scratch: address modulo 16 of its send buffer; with spans: of
+                                    what it sends to me, and for me: nothing */
     struct shunt_kstep steps[SHUNT_PLAN_STEPS];
     struct shunt_ref refs[SHUNT_KREFS];
+    uint32_t has_spans; /* slices differ, see base/plan.h */
+    struct shunt_spans spans;
 };
 
 #endif

@@ -19,7 +19,7 @@
 extern const unsigned char shunt_kernels_fatbin[];
 extern const unsigned long shunt_kernels_fatbin_size;
 
-enum shape { LL, PLAN, SHAPES };
+enum shape { LL, PLAN, SPANS, SHAPES }; /* SPANS: LL of slices that differ, which only MOVE has */
 
 #define DONE_LINE 8 /* done words in a cache line; the GPU has taken each from the cache */
 
@@ -50,8 +50,8 @@ static struct {
     struct kernel kernels[SHAPES][SHUNT_NTYPES][SHUNT_NOPS];
 } loaded;
 
-static const char *const shape_names[SHAPES] = { "ll", "plan" };
-static const int most_threads[SHAPES] = { SHUNT_LL_MOST, SHUNT_THREADS };
+static const char *const shape_names[SHAPES] = { "ll", "plan", "spans" };
+static const int most_threads[SHAPES] = { SHUNT_LL_MOST, SHUNT_THREADS, SHUNT_LL_MOST };
 
 /* Load one kernel and lower *max_blocks to the grid of it that is resident at once. Asking loads it completely. */
 static enum shunt_status kernel_load(enum shape shape, enum shunt_type type, enum shunt_op op, int processors,
@@ -92,7 +92,8 @@ enum shunt_status shunt_kernels_load(struct shunt_gpu *gpu, uint16_t *max_blocks
     for (int shape = 0; shape < SHAPES; shape++) {
         for (int type = 0; type < SHUNT_NTYPES; type++) {
             for (int op = 0; op < SHUNT_NOPS && status == SHUNT_OK; op++) {
-                if (shunt_kernel_find(type, op, &kernel_type) && (int)kernel_type == type)
+                if ((shape != SPANS || op == SHUNT_OP_MOVE) && shunt_kernel_find(type, op, &kernel_type) &&
+                    (int)kernel_type == type)
                     status = kernel_load(shape, type, op, processors, op_ids[op], &blocks);
             }
         }
@@ -188,6 +189,8 @@ static unsigned ll_threads(const struct shunt_ll_op *op, bool direct)
 
     if (op->lines)
         return direct ? SHUNT_LINE_DIRECT : SHUNT_LINE_THREADS;
+    if (units == 0) /* a rank that neither sends nor receives */
+        return 32;
     return units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 }
 
@@ -242,25 +245,29 @@ static void take_turns(struct shunt_launch *launch, const struct shunt_exchange 
     }
 }
 
+/* Of slices that differ the kernel has more arguments: behind these, and read only by it. */
 static enum shunt_status start_ll(struct shunt_device *device, struct shunt_launch *launch, struct kernel *kernel)
 {
-    struct shunt_ll_args args;
+    struct shunt_spans_args all;
+    struct shunt_ll_args *args = &all.ll;
 
-    fill_ll(device, launch, &args);
+    fill_ll(device, launch, args);
+    if (launch->plan->spans != NULL)
+        all.spans = *launch->plan->spans;
     if (launch->launches == 0) {
-        take_turns(launch, &args.exchange);
+        take_turns(launch, &args->exchange);
         launch->grid = launch->plan->blocks;
-        launch->threads = ll_threads(&args.op, args.exchange.direct);
-        launch->units = args.op.lines ? SHUNT_LINE_UNITS(args.op.bytes) : (args.op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
+        launch->threads = ll_threads(&args->op, args->exchange.direct);
+        launch->units = args->op.lines ? SHUNT_LINE_UNITS(args->op.bytes) : (args->op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
     }
-    args.op.turns = launch->turns;
-    launch->lingered = shunt_linger_serve(device, launch, &args);
+    args->op.turns = launch->turns;
+    launch->lingered = shunt_linger_serve(device, launch, args);
     if (launch->lingered)
         return SHUNT_OK;
-    shunt_linger_args(launch, &args.linger);
-    enum shunt_status status = kernel_run(device->gpu, kernel, launch->grid, launch->threads, &args);
+    shunt_linger_args(launch, &args->linger);
+    enum shunt_status status = kernel_run(device->gpu, kernel, launch->grid, launch->threads, &all);
     if (status == SHUNT_OK)
-        shunt_linger_launched(launch, &args);
+        shunt_linger_launched(launch, args);
     return status;
 }
 
@@ -298,7 +305,7 @@ static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *
         args->from[q] = shunt_peer_from(slot);
         args->hosted |= (uint32_t)shunt_peer_hosted(slot) << q;
         args->channel[q] = (uint8_t)shunt_peer_channel(slot);
-        args->align[q] = (uint8_t)(post->send.align % 16);
+        args->align[q] = (uint8_t)(plan->spans != NULL ? launch->rows[q]->align[plan->me] : post->send.align % 16);
         if (q == plan->me)
             args->out[q] = launch->out;
         else if (plan->flags & SHUNT_PLAN_ZERO_COPY)
@@ -325,6 +332,9 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
     fill_head(&args.head, device, launch);
     fill_ranks(&args, launch);
     fill_steps(&args, plan);
+    args.has_spans = plan->spans != NULL;
+    if (plan->spans != NULL)
+        args.spans = *plan->spans;
     launch->grid = plan->blocks * SHUNT_PLAN_TEAMS;
     return kernel_run(device->gpu, kernel, launch->grid, SHUNT_THREADS, &args);
 }
@@ -333,15 +343,19 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
 static enum shunt_type type_of_move(const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
-    uint64_t all = (uintptr_t)launch->in | (uintptr_t)launch->out | plan->bytes |
-                   (plan->slices > 1 ? plan->slice_bytes : 0);
+    uint64_t all = (uintptr_t)launch->in | (uintptr_t)launch->out |
+                   (plan->spans != NULL ? 0 : plan->bytes | (plan->slices > 1 ? plan->slice_bytes : 0));
 
+    for (uint32_t q = 0; q < plan->n && plan->spans != NULL; q++) {
+        const struct shunt_span *in = &plan->spans->in[q], *out = &plan->spans->out[q];
+        all |= (in->bytes != 0 ? in->at | in->bytes : 0) | (out->bytes != 0 ? out->at | out->bytes : 0);
+    }
     return all % 8 == 0 ? SHUNT_TYPE_U64 : all % 4 == 0 ? SHUNT_TYPE_U32 : all % 2 == 0 ? SHUNT_TYPE_U16 : SHUNT_TYPE_U8;
 }
 
 enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_launch *launch)
 {
-    enum shape shape = launch->plan->flags & SHUNT_PLAN_LL ? LL : PLAN;
+    enum shape shape = !(launch->plan->flags & SHUNT_PLAN_LL) ? PLAN : launch->plan->spans != NULL ? SPANS : LL;
     enum shunt_type type;
     struct shunt_gpu_scope scope;
     enum shunt_status status = shunt_gpu_enter(device->gpu, &scope);
@@ -361,7 +375,7 @@ enum shunt_status shunt_launch_start(struct shunt_device *device, struct shunt_l
     }
     struct kernel *kernel = &loaded.kernels[shape][type][launch->op];
     launch->seen = 0;
-    status = shape == LL ? start_ll(device, launch, kernel) : start_plan(device, launch, kernel);
+    status = shape == PLAN ? start_plan(device, launch, kernel) : start_ll(device, launch, kernel);
     launch->launches++;
     shunt_gpu_leave(&scope);
     return status;

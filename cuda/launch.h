@@ -25,6 +25,7 @@ struct shunt_launch {
     bool legacy_idle;               /* nothing on the legacy stream that it has to wait for */
     const int *slots;               /* arena slot of each rank */
     const struct shunt_post *const *posts; /* of each rank */
+    const struct shunt_row *const *rows;   /* and its row, of plans with spans */
     uint64_t ticket;
     uint32_t launches;              /* how often it has been launched */
     bool lingered;                  /* instead of its first launch, a kernel that lingered got it */

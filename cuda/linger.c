@@ -230,8 +230,12 @@ bool shunt_linger_serve(struct shunt_device *device, struct shunt_launch *launch
 
 void shunt_linger_args(const struct shunt_launch *launch, struct shunt_linger_args *args)
 {
-    /* The CPU may have no access to managed memory while any kernel runs (concurrentManagedAccess). */
-    bool may = launch->launches == 0 && !launch->managed && !(launch->plan->flags & SHUNT_PLAN_HOSTED);
+    /*
+     * The CPU may have no access to managed memory while any kernel runs (concurrentManagedAccess). And an order has no
+     * room for slices that differ.
+     */
+    bool may = launch->launches == 0 && !launch->managed && !(launch->plan->flags & SHUNT_PLAN_HOSTED) &&
+               launch->plan->spans == NULL;
 
     /* One number is left out: the kernel before may have told its blocks to leave under the next one. */
     linger.sequence++;

@@ -11,6 +11,9 @@
  * that repeats it does not send again.
  *
  * In place is safe: what a thread writes it has read before, as the same unit of what it sends.
+ *
+ * Slices may differ in size and lie anywhere: then a unit is sent and awaited as far as its slice goes. Kernels for such
+ * are kernels of their own (`differ`, which only those that move have), so that the others are as fast as without.
  */
 #ifndef SHUNT_CUDA_LL_CUH
 #define SHUNT_CUDA_LL_CUH
@@ -54,21 +57,58 @@ struct ll_place {
     uint32_t words; /* that carry them */
 };
 
-static __device__ __forceinline__ ll_place ll_place_of(const shunt_ll_op &op, uint64_t units, uint64_t i)
+static __device__ __forceinline__ ll_place ll_place_of(uint64_t message, uint64_t units, uint64_t i)
 {
-    uint64_t left = op.bytes - SHUNT_LL_UNIT * i;
+    uint64_t left = message - SHUNT_LL_UNIT * i;
     uint32_t bytes = left < SHUNT_LL_UNIT ? (uint32_t)left : SHUNT_LL_UNIT;
 
     return { units, i, bytes, (bytes + 11) / 12 };
 }
 
-static __device__ __forceinline__ const char *ll_in(const shunt_ll_op &op, uint32_t slice)
+/* Of kernels whose slices differ: where they are. Their argument begins as that of the others. */
+static __device__ __forceinline__ const shunt_spans &ll_spans(const shunt_ll_args &a)
 {
+    return ((const shunt_spans_args &)a).spans;
+}
+
+/* The same unit of a slice of its own size: past its end it has no words. */
+static __device__ __forceinline__ ll_place ll_place_in(const shunt_span &span, const ll_place &at)
+{
+    const uint64_t units = (span.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT;
+
+    return at.i < units ? ll_place_of(span.bytes, units, at.i) : ll_place{ units, at.i, 0, 0 };
+}
+
+/* The unit of what goes to rank q, of what comes from it. */
+template <bool differ>
+static __device__ __forceinline__ ll_place ll_place_to(const shunt_ll_args &a, uint32_t q, const ll_place &at)
+{
+    if constexpr (differ)
+        return ll_place_in(ll_spans(a).in[q], at);
+    return at;
+}
+
+template <bool differ>
+static __device__ __forceinline__ ll_place ll_place_from(const shunt_ll_args &a, uint32_t q, const ll_place &at)
+{
+    if constexpr (differ)
+        return ll_place_in(ll_spans(a).out[q], at);
+    return at;
+}
+
+template <bool differ>
+static __device__ __forceinline__ const char *ll_in(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
+{
+    if constexpr (differ)
+        return (const char *)op.in + ll_spans(a).in[slice].at;
     return (const char *)op.in + slice * op.bytes;
 }
 
-static __device__ __forceinline__ char *ll_out(const shunt_ll_op &op, uint32_t slice)
+template <bool differ>
+static __device__ __forceinline__ char *ll_out(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
 {
+    if constexpr (differ)
+        return (char *)op.out + ll_spans(a).out[slice].at;
     return (char *)op.out + slice * op.bytes;
 }
 
@@ -127,20 +167,21 @@ static __device__ __forceinline__ void ll_write(gpu_vec *to, const ll_place &at,
 }
 
 /* Send a unit of what each peer gets. Answers that of the slice that I use myself, or zeros if there is none. */
-template <class T>
+template <class T, bool differ>
 static __device__ __forceinline__ ll_unit ll_send(const shunt_ll_args &a, const shunt_ll_op &op, const ll_place &at)
 {
     const uint32_t own = a.exchange.send[a.head.me];
     ll_unit mine = {};
 
     if (own != SHUNT_NO_SLICE)
-        mine = ll_load<T>(ll_in(op, own), at);
+        mine = ll_load<T>(ll_in<differ>(a, op, own), ll_place_to<differ>(a, a.head.me, at));
     for (uint32_t k = 1; k < a.head.n; k++) {
         uint32_t q = ll_peer(a, k), slice = a.exchange.send[q];
         if (slice == SHUNT_NO_SLICE)
             continue;
+        const ll_place there = ll_place_to<differ>(a, q, at);
         gpu_vec *to = (gpu_vec *)ll_slot(a, op, q, a.head.me) + at.i;
-        ll_write(to, at, ll_flag(op), slice == own ? mine : ll_load<T>(ll_in(op, slice), at));
+        ll_write(to, there, ll_flag(op), slice == own ? mine : ll_load<T>(ll_in<differ>(a, op, slice), there));
     }
     return mine;
 }
@@ -226,7 +267,7 @@ template <class T, class Op> struct ll_sum {
     {
         if (a.exchange.out == SHUNT_NO_SLICE)
             return;
-        ll_store<T>(ll_out(op, a.exchange.out), at, sum);
+        ll_store<T>(ll_out<false>(a, op, a.exchange.out), at, sum);
         for (uint32_t q = 0; q < a.head.n; q++) {
             if (ll_comes(a, q) && q != a.head.me)
                 ll_clear(a, op, at, q);
@@ -238,7 +279,7 @@ template <class T, class Op> struct ll_sum {
  * The same, each in its place. Of several peers only the last one's unit is kept: what has come is read again, from the
  * GPU's own memory.
  */
-template <class T, class Op> struct ll_parts {
+template <class T, bool differ> struct ll_parts {
     ll_unit mine, last;
     uint32_t kept;
 
@@ -250,7 +291,7 @@ template <class T, class Op> struct ll_parts {
         for (uint32_t q = 0; q < a.head.n; q++) {
             if (q == a.head.me || !ll_comes(a, q))
                 continue;
-            poll state = ll_receive(a, op, at, q, wait, &last);
+            poll state = ll_receive(a, op, ll_place_from<differ>(a, q, at), q, wait, &last);
             if (state != POLL_OK)
                 return state;
             kept = q;
@@ -265,40 +306,41 @@ template <class T, class Op> struct ll_parts {
         for (uint32_t q = 0; q < a.head.n; q++) {
             if (!ll_comes(a, q))
                 continue;
+            const ll_place there = ll_place_from<differ>(a, q, at);
             ll_unit unit = q == a.head.me ? mine : last;
             if (q != a.head.me && q != kept)
-                ll_receive(a, op, at, q, wait, &unit);
-            ll_store<T>(ll_out(op, a.exchange.recv[q]), at, unit);
+                ll_receive(a, op, there, q, wait, &unit);
+            ll_store<T>(ll_out<differ>(a, op, a.exchange.recv[q]), there, unit);
             if (q != a.head.me)
-                ll_clear(a, op, at, q);
+                ll_clear(a, op, there, q);
         }
     }
 };
 
-template <class T, class Op>
-using ll_result = typename std::conditional<shunt_moves<Op>, ll_parts<T, Op>, ll_sum<T, Op>>::type;
+template <class T, class Op, bool differ>
+using ll_result = typename std::conditional<shunt_moves<Op>, ll_parts<T, differ>, ll_sum<T, Op>>::type;
 
 /*
  * This block's part of operation `op` in its launch 0, 1, ...; the first has sent all. `recalled`: it leaves when it has
  * waited. Called by all threads.
  */
-template <class T, class Op>
+template <class T, class Op, bool differ>
 static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch, bool recalled)
 {
     const uint64_t units = (op.bytes + SHUNT_LL_UNIT - 1) / SHUNT_LL_UNIT, step = (uint64_t)gridDim.x * blockDim.x;
     const uint64_t first = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t own = a.exchange.send[a.head.me];
-    ll_place at = ll_place_of(op, units, first);
+    ll_place at = ll_place_of(op.bytes, units, first);
     ll_unit mine = {};
-    ll_result<T, Op> result = {};
+    ll_result<T, Op, differ> result = {};
     poll state = POLL_OK;
 
     if (launch == 0 && first < units) {
-        mine = ll_send<T>(a, op, at);
+        mine = ll_send<T, differ>(a, op, at);
         for (uint64_t i = first + step; i < units; i += step)
-            ll_send<T>(a, op, ll_place_of(op, units, i));
+            ll_send<T, differ>(a, op, ll_place_of(op.bytes, units, i));
     } else if (first < units && own != SHUNT_NO_SLICE) {
-        mine = ll_load<T>(ll_in(op, own), at);
+        mine = ll_load<T>(ll_in<differ>(a, op, own), ll_place_to<differ>(a, a.head.me, at));
     }
     if (first < units) {
         patience wait(true);
@@ -310,9 +352,9 @@ static __device__ uint32_t ll_exchange(const shunt_ll_args &a, const shunt_ll_op
     patience wait(false);
     for (uint64_t i = first; i < units; i += step) {
         if (i != first) {
-            at = ll_place_of(op, units, i);
+            at = ll_place_of(op.bytes, units, i);
             if (own != SHUNT_NO_SLICE)
-                mine = ll_load<T>(ll_in(op, own), at);
+                mine = ll_load<T>(ll_in<differ>(a, op, own), ll_place_to<differ>(a, a.head.me, at));
             state = result.receive(a, op, at, mine, wait);
             if (state != POLL_OK)
                 break;

@@ -16,6 +16,8 @@
  * that or an older one: a lap of 4 units is enough. (A message that fits into its slot may be cut differently by each
  * rank.)
  *
+ * Slices that differ (`differ`) never go round: then nobody could tell from what he receives how much has been read.
+ *
  * As in LL, nothing is written before the first units have arrived. Of a message that fits, a block that leaves has sent
  * everything, and decides alone; else all blocks of a launch go on or leave alike (launch_goes).
  *
@@ -65,9 +67,37 @@ static __device__ __forceinline__ line_slice line_slice_of(const shunt_ll_args &
     return { (char *)buffer + slice * op.bytes, op.bytes - (slice == a.head.n - 1u ? op.lacks : 0) };
 }
 
+template <bool differ>
 static __device__ __forceinline__ line_slice line_in(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
 {
+    if constexpr (differ)
+        return { (char *)op.in + ll_spans(a).in[slice].at, ll_spans(a).in[slice].bytes };
     return line_slice_of(a, op, op.in, slice);
+}
+
+template <bool differ>
+static __device__ __forceinline__ line_slice line_out(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t slice)
+{
+    if constexpr (differ)
+        return { (char *)op.out + ll_spans(a).out[slice].at, ll_spans(a).out[slice].bytes };
+    return line_slice_of(a, op, op.out, slice);
+}
+
+/* Does anything of unit i go to rank q, come from it? Of slices of one size all have it. */
+template <bool differ>
+static __device__ __forceinline__ bool line_goes(const shunt_ll_args &a, uint32_t q, uint64_t i)
+{
+    if constexpr (differ)
+        return a.exchange.send[q] != SHUNT_NO_SLICE && i < SHUNT_LINE_UNITS(ll_spans(a).in[q].bytes);
+    return a.exchange.send[q] != SHUNT_NO_SLICE;
+}
+
+template <bool differ>
+static __device__ __forceinline__ bool line_comes(const shunt_ll_args &a, uint32_t q, uint64_t i)
+{
+    if constexpr (differ)
+        return ll_comes(a, q) && i < SHUNT_LINE_UNITS(ll_spans(a).out[q].bytes);
+    return ll_comes(a, q);
 }
 
 /* 16 bytes from byte `at` on; zero past the end. */
@@ -223,7 +253,7 @@ static __device__ __forceinline__ char *line_address(const shunt_ll_args &a, con
 }
 
 /* Send unit i of what each peer gets. */
-template <class T>
+template <class T, bool differ>
 static __device__ __forceinline__ void line_send(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l,
                                                  uint64_t i)
 {
@@ -232,10 +262,10 @@ static __device__ __forceinline__ void line_send(const shunt_ll_args &a, const s
 
     for (uint32_t k = 1; k < a.head.n; k++) {
         uint32_t q = ll_peer(a, k), slice = a.exchange.send[q];
-        if (slice == SHUNT_NO_SLICE)
+        if (!line_goes<differ>(a, q, i))
             continue;
         if (slice != loaded)
-            rows = line_pack(line_load<T>(line_in(a, op, slice), i), l.flag(op, i));
+            rows = line_pack(line_load<T>(line_in<differ>(a, op, slice), i), l.flag(op, i));
         loaded = slice;
         gpu_lines_store<SHUNT_LINE_ROWS>(line_address(a, op, q, a.head.me, l.place(i)), rows.v);
     }
@@ -273,12 +303,12 @@ static __device__ __forceinline__ poll line_receive(const shunt_ll_args &a, cons
 }
 
 /* Unit i of the slice that I use myself; nothing if there is none. */
-template <class T>
+template <class T, bool differ>
 static __device__ __forceinline__ line_unit line_mine(const shunt_ll_args &a, const shunt_ll_op &op, uint64_t i)
 {
     const uint32_t own = a.exchange.send[a.head.me];
 
-    return own != SHUNT_NO_SLICE && ll_comes(a, a.head.me) ? line_load<T>(line_in(a, op, own), i) : line_unit{};
+    return own != SHUNT_NO_SLICE && ll_comes(a, a.head.me) ? line_load<T>(line_in<differ>(a, op, own), i) : line_unit{};
 }
 
 /* Unit i of what the ranks have sent: combined in rank order. */
@@ -288,7 +318,7 @@ template <class T, class Op> struct line_sum {
     __device__ __forceinline__ poll receive(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l,
                                             uint64_t i, bool may_leave)
     {
-        const line_unit mine = line_mine<T>(a, op, i);
+        const line_unit mine = line_mine<T, false>(a, op, i);
         patience wait(may_leave);
         shunt_total<T, Op, gpu_vec> total[SHUNT_LINE_ROWS] = {};
         bool begun = false;
@@ -333,7 +363,7 @@ template <class T, class Op> struct line_sum {
 };
 
 /* The same, each in its place; as ll_parts. */
-template <class T, class Op> struct line_parts {
+template <class T, bool differ> struct line_parts {
     line_unit last;
     uint32_t kept;
 
@@ -344,7 +374,7 @@ template <class T, class Op> struct line_parts {
 
         kept = SHUNT_NO_SLICE;
         for (uint32_t q = 0; q < a.head.n; q++) {
-            if (q == a.head.me || !ll_comes(a, q))
+            if (q == a.head.me || !line_comes<differ>(a, q, i))
                 continue;
             poll state = line_receive(a, op, l, i, q, wait, &last);
             if (state != POLL_OK)
@@ -359,34 +389,34 @@ template <class T, class Op> struct line_parts {
         patience wait(false);
 
         for (uint32_t q = 0; q < a.head.n; q++) {
-            if (!ll_comes(a, q))
+            if (!line_comes<differ>(a, q, i))
                 continue;
             line_unit unit = last;
             if (q == a.head.me)
-                unit = line_mine<T>(a, op, i);
+                unit = line_mine<T, differ>(a, op, i);
             else if (q != kept)
                 line_receive(a, op, l, i, q, wait, &unit);
-            line_store<T>(line_slice_of(a, op, op.out, a.exchange.recv[q]), i, unit);
+            line_store<T>(line_out<differ>(a, op, a.exchange.recv[q]), i, unit);
         }
     }
 };
 
-template <class T, class Op>
-using line_result = typename std::conditional<shunt_moves<Op>, line_parts<T, Op>, line_sum<T, Op>>::type;
+template <class T, class Op, bool differ>
+using line_result = typename std::conditional<shunt_moves<Op>, line_parts<T, differ>, line_sum<T, Op>>::type;
 
 /*
  * The first unit of each warp; a warp that has none is content. OK: the block goes on. Else it leaves; of a message of
  * which blocks decide alone it has sent all then. The answers of a block's threads may differ.
  */
-template <class T, class Op>
+template <class T, class Op, bool differ>
 static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op, const line_lap &l, uint64_t first,
-                                  uint32_t launch, bool recalled, line_result<T, Op> &result)
+                                  uint32_t launch, bool recalled, line_result<T, Op, differ> &result)
 {
     const uint64_t ahead = SHUNT_LINE_AHEAD * l.step;
     bool has = first < l.units;
 
     for (uint64_t i = first; i < first + ahead && i < l.units && launch == 0; i += l.step)
-        line_send<T>(a, op, l, i);
+        line_send<T, differ>(a, op, l, i);
     poll state = has ? result.receive(a, op, l, first, true) : POLL_OK;
     bool missing = __syncthreads_or(state != POLL_OK || recalled);
     if (l.together) {
@@ -397,7 +427,7 @@ static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op,
         missing = missing && __syncthreads_or(state != POLL_OK);
     } else if (missing && launch == 0) {
         for (uint64_t i = first + ahead; i < l.units; i += l.step)
-            line_send<T>(a, op, l, i);
+            line_send<T, differ>(a, op, l, i);
     }
     return missing && state == POLL_OK ? POLL_LATE : state;
 }
@@ -430,14 +460,14 @@ static __device__ poll line_end(const shunt_ll_args &a, const shunt_ll_op &op)
 }
 
 /* As ll_exchange. */
-template <class T, class Op>
+template <class T, class Op, bool differ>
 static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch, bool recalled)
 {
     const line_lap l(a, op);
     const uint64_t first = (uint64_t)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
     const uint64_t ahead = SHUNT_LINE_AHEAD * l.step;
-    line_result<T, Op> result = {};
-    poll state = line_begin<T, Op>(a, op, l, first, launch, recalled, result);
+    line_result<T, Op, differ> result = {};
+    poll state = line_begin<T, Op, differ>(a, op, l, first, launch, recalled, result);
 
     if (state != POLL_OK)
         return state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN;
@@ -448,7 +478,7 @@ static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_
         if (shunt_moves<Op>)
             result.store(a, op, l, i);
         if ((launch == 0 || l.together) && i + ahead < l.units)
-            line_send<T>(a, op, l, i + ahead);
+            line_send<T, differ>(a, op, l, i + ahead);
         if (!shunt_moves<Op>)
             result.store(a, op, l, i);
     }
@@ -458,14 +488,14 @@ static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_
     return state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED;
 }
 
-template <class T, class Op> static __device__ uint32_t ll_either(const shunt_ll_args &a, const shunt_ll_op &op,
-                                                                   uint32_t launch, bool recalled)
+template <class T, class Op, bool differ>
+static __device__ uint32_t ll_either(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch, bool recalled)
 {
-    return op.lines ? line_exchange<T, Op>(a, op, launch, recalled) : ll_exchange<T, Op>(a, op, launch, recalled);
+    return op.lines ? line_exchange<T, Op, differ>(a, op, launch, recalled) : ll_exchange<T, Op, differ>(a, op, launch, recalled);
 }
 
 /* The kernel: the operation that it was launched for, then those that it is ordered to do. */
-template <class T, class Op> static __device__ void ll_run(const shunt_ll_args &a)
+template <class T, class Op, bool differ> static __device__ void ll_run(const shunt_ll_args &a)
 {
     shunt_order &order = linger_order();
     uint32_t sequence = a.linger.sequence, window_ns = a.linger.window_ns;
@@ -473,11 +503,11 @@ template <class T, class Op> static __device__ void ll_run(const shunt_ll_args &
     if (block_skipped(a.head))
         return;
     const bool recalled = block_begin(a.to[a.head.me], a.head);
-    block_end(a.head, a.op.ticket, ll_either<T, Op>(a, a.op, a.head.launch, recalled));
+    block_end(a.head, a.op.ticket, ll_either<T, Op, differ>(a, a.op, a.head.launch, recalled));
     while (window_ns != 0 && linger_next(a, ++sequence, window_ns, &order)) {
         const shunt_ll_op op = order.op;
         window_ns = order.window_ns;
-        block_end(a.head, op.ticket, ll_either<T, Op>(a, op, 0, false));
+        block_end(a.head, op.ticket, ll_either<T, Op, differ>(a, op, 0, false));
     }
 }
 

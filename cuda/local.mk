@@ -70,7 +70,8 @@ kernel_sources = \
 	%reldir%/ops.cuh \
 	%reldir%/plan.cuh \
 	%reldir%/start.cuh \
-	base/plan.h
+	base/plan.h \
+	base/spans.h
 
 # An image of its own, since it is made in seconds
 pack_sources = \

@@ -31,6 +31,28 @@ static __device__ __forceinline__ uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Of slices that differ the one that a reference means: what lies in scratch is as long as where it goes or comes from. */
+static __device__ __forceinline__ const shunt_span &ref_slice(const shunt_plan_args &a, shunt_ref ref)
+{
+    if (ref.space == SHUNT_SPACE_IN)
+        return a.spans.in[ref.slice];
+    if (ref.space == SHUNT_SPACE_OUT)
+        return a.spans.out[ref.slice];
+    return ref.rank != a.head.me ? a.spans.in[ref.rank] : a.spans.out[ref.slot];
+}
+
+/* The same as span_offset, of such slices. */
+static __device__ __forceinline__ uint64_t slice_offset(const shunt_plan_args &a, const shunt_span &slice, uint64_t chunk,
+                                                        uint32_t *bytes)
+{
+    uint64_t in_part = chunk * a.chunk, in_slice = plan_block() * a.part_bytes + in_part;
+
+    *bytes = in_slice < slice.bytes ?
+                 (uint32_t)smaller(smaller(a.chunk, a.part_bytes - in_part), slice.bytes - in_slice) :
+                 0;
+    return slice.at + in_slice;
+}
+
 static __device__ __forceinline__ uint64_t span_offset(const shunt_plan_args &a, uint32_t slice, uint64_t chunk,
                                                        uint32_t *bytes)
 {
@@ -58,6 +80,8 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
         uint64_t ring = (uint64_t)channel * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
         uint64_t place = (uint64_t)plan_block() * a.depth + chunk % a.depth;
         uint32_t align = (a.align[ref.slot] + ref.slice * a.slice_bytes) % 16; /* as the sender's slice */
+        if (a.has_spans)
+            align = ref.slot == a.head.me ? ((uintptr_t)a.in + a.spans.in[ref.rank].at) % 16 : a.align[ref.slot];
         return scratch_of(a, ref.rank, ref.slot) + a.rings[host] + ring * a.ring_bytes[host] + place * a.stride + align;
     }
     }
@@ -99,7 +123,8 @@ static __device__ void step_span(const shunt_plan_args &a, const shunt_kstep &st
     for (uint32_t i = threadIdx.x; i < refs; i += blockDim.x) {
         shunt_ref ref = a.refs[step.first_ref + i];
         uint32_t bytes;
-        uint64_t offset = span_offset(a, ref.slice, chunk, &bytes);
+        uint64_t offset = a.has_spans ? slice_offset(a, ref_slice(a, ref), chunk, &bytes) :
+                                        span_offset(a, ref.slice, chunk, &bytes);
         char *p = ref_address(a, ref, offset, chunk);
         bool to = copy ? i % 2 : i >= step.n_in;
         uint32_t k = copy ? i / 2 : to ? i - step.n_in : i;

@@ -2,6 +2,7 @@
 /* Where the buffers of a call are; classify.h. */
 #include "mpi/classify.h"
 
+#include "mpi/flatten.h"
 #include "mpi/types.h"
 
 /* Offset of the first byte that a derived type covers. False: it covers none. */
@@ -45,6 +46,19 @@ bool shunt_classify_memory(const void *buffer, const struct shunt_mpi_type *type
     if (address != 0)
         shunt_gpu_classify((const void *)address, mem);
     return true;
+}
+
+uint64_t shunt_classify_dense(const struct shunt_mpi_type *type, MPI_Datatype datatype)
+{
+    uint64_t bytes = 0;
+
+    if (type && type->type >= 0)
+        return shunt_type_size(type->type) == (size_t)type->size ? (uint64_t)type->size : 0;
+    struct shunt_pattern *pattern = shunt_pattern_of(datatype);
+    if (pattern && pattern->low == 0 && shunt_pattern_is_dense(pattern, INT32_MAX))
+        bytes = pattern->bytes;
+    shunt_pattern_release(pattern);
+    return bytes;
 }
 
 bool shunt_classify_device(const void *buffer, int64_t count, MPI_Datatype datatype)

@@ -19,6 +19,9 @@ enum shunt_reason shunt_classify_pair(const struct shunt_mpi_type *type, MPI_Op 
 bool shunt_classify_memory(const void *buffer, const struct shunt_mpi_type *type, MPI_Datatype datatype,
                            struct shunt_mem *mem);
 
+/* Bytes of an element of this datatype; 0: its elements have gaps. type NULL: a derived type. */
+uint64_t shunt_classify_dense(const struct shunt_mpi_type *type, MPI_Datatype datatype);
+
 /* Must the host MPI not touch these elements of a buffer? */
 bool shunt_classify_device(const void *buffer, int64_t count, MPI_Datatype datatype);
 

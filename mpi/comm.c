@@ -139,6 +139,8 @@ static void release_comm(struct shunt_comm *comm)
 {
     if (comm && comm->board)
         shunt_board_close(comm->board);
+    if (comm)
+        free(comm->neighbours);
     free(comm);
 }
 

@@ -21,6 +21,7 @@ struct shunt_comm {
     enum shunt_reason reason;  /* why there is no board */
     struct shunt_board *board; /* NULL: calls are not counted */
     struct shunt_key key;
+    struct shunt_neighbours *_Atomic neighbours; /* owned; NULL: nobody has asked yet */
     _Atomic uint32_t created[SHUNT_NKINDS]; /* creation calls on this communicator so far */
 };
 

@@ -14,9 +14,9 @@
 #include "base/stats.h"
 #include "coll/run.h"
 #include "mpi/classify.h"
-#include "mpi/flatten.h"
 #include "mpi/life.h"
 #include "mpi/operand.h"
+#include "mpi/spans.h"
 #include "mpi/types.h"
 
 /* ---- running ---- */
@@ -43,7 +43,84 @@ struct shunt_progress shunt_device_progress(const struct shunt_call *call)
 
 bool shunt_device_copy(const struct shunt_task *task)
 {
+    const struct shunt_spans *spans = task->spans;
+
+    if (spans) {
+        const char *from = (const char *)task->send + spans->in[0].at;
+        char *to = (char *)task->recv + spans->out[0].at;
+        return spans->in[0].bytes == spans->out[0].bytes &&
+               (from == to || spans->in[0].bytes == 0 || shunt_gpu_copy(to, from, spans->in[0].bytes) == SHUNT_OK);
+    }
     return task->send == task->recv || shunt_gpu_copy(task->recv, task->send, bytes_of(task)) == SHUNT_OK;
+}
+
+/* What the result overwrites before it is moved to its place, and what has to be there afterwards. */
+struct aside {
+    char *at;
+    size_t bytes;
+    void *image; /* NULL: nothing */
+};
+
+/* The result is as long as the block in whose place it is made: of that, what lies behind the caller's place. */
+static bool keep_aside(const struct shunt_task *task, struct aside *aside)
+{
+    *aside = (struct aside){ 0 };
+    if (!task->home)
+        return true;
+    size_t bytes = task->spans->out[0].bytes, gap = (size_t)((char *)task->recv - (char *)task->home);
+    aside->at = (char *)task->home + (gap > bytes ? gap : bytes);
+    aside->bytes = gap < bytes ? gap : bytes;
+    if (aside->bytes == 0)
+        return true;
+    aside->image = shunt_bounce_get(aside->bytes);
+    return aside->image && shunt_stage_out(aside->image, aside->at, aside->bytes) == SHUNT_OK;
+}
+
+static void drop_aside(struct aside *aside)
+{
+    if (aside->image)
+        shunt_bounce_put(aside->image, aside->bytes);
+}
+
+/* To the caller's place; if that and where the result is overlap, by way of the host. */
+static enum shunt_status move_result(const struct shunt_task *task)
+{
+    const char *from = task->recv;
+    char *to = task->home;
+    size_t bytes = task->spans->out[0].bytes, gap = (size_t)(from - to);
+
+    if (from == to || bytes == 0)
+        return SHUNT_OK;
+    if (gap >= bytes)
+        return shunt_gpu_copy(to, from, bytes);
+    void *image = shunt_bounce_get(bytes);
+    if (!image)
+        return SHUNT_ERR_MEMORY;
+    enum shunt_status status = shunt_stage_out(image, from, bytes);
+    if (status == SHUNT_OK)
+        status = shunt_stage_in(to, image, bytes);
+    shunt_bounce_put(image, bytes);
+    return status;
+}
+
+static enum shunt_status run_task(const struct shunt_comm *comm, const struct shunt_task *task,
+                                  const struct shunt_progress *progress, struct shunt_outcome *outcome)
+{
+    struct aside aside;
+    enum shunt_status status = SHUNT_PASS;
+
+    if (keep_aside(task, &aside)) {
+        status = shunt_coll_run(shunt_life_arena(), comm->board, task, progress, outcome);
+    } else {
+        outcome->reason = SHUNT_REASON_CONTEXT;
+        shunt_board_pass(comm->board);
+    }
+    if (status == SHUNT_OK && task->home)
+        status = move_result(task);
+    if (status == SHUNT_OK && aside.image)
+        status = shunt_stage_in(aside.at, aside.image, aside.bytes);
+    drop_aside(&aside);
+    return status;
 }
 
 /* Why no call on this communicator runs on the GPUs. */
@@ -79,7 +156,7 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
     if (outcome.reason == SHUNT_REASON_NONE && comm->size == 1 && shunt_device_copy(task)) {
         status = SHUNT_OK;
     } else if (outcome.reason == SHUNT_REASON_NONE) {
-        status = shunt_coll_run(shunt_life_arena(), comm->board, task, &progress, &outcome);
+        status = run_task(comm, task, &progress, &outcome);
         path = SHUNT_PATH_GPU + outcome.algo;
     } else if (comm) {
         shunt_board_pass(comm->board);
@@ -122,18 +199,7 @@ struct side {
 /* Bytes of a block of the side; 0: the memory has gaps, or there is nothing. */
 static uint64_t block_bytes(const struct side *side)
 {
-    const struct shunt_mpi_type *type = side->type;
-    uint64_t bytes = 0;
-
-    if (side->count <= 0)
-        return 0;
-    if (type && type->type >= 0)
-        return shunt_type_size(type->type) == (size_t)type->size ? (uint64_t)type->size * (uint64_t)side->count : 0;
-    struct shunt_pattern *pattern = shunt_pattern_of(side->datatype);
-    if (pattern && pattern->low == 0 && shunt_pattern_is_dense(pattern, INT32_MAX))
-        bytes = pattern->bytes * (uint64_t)side->count;
-    shunt_pattern_release(pattern);
-    return bytes;
+    return side->count <= 0 ? 0 : shunt_classify_dense(side->type, side->datatype) * (uint64_t)side->count;
 }
 
 /* The sides in place: one takes its buffer, and all else, from the other. False: the call is wrong. */
@@ -221,8 +287,8 @@ static void find_sides(const struct shunt_call *call, const struct shunt_collect
     }
 }
 
-bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_task *task,
-                       enum shunt_reason *reason)
+bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_spans *spans,
+                       struct shunt_task *task, enum shunt_reason *reason)
 {
     const unsigned coll = shunt_call_coll(shunt_call_family(call->id));
     const struct shunt_collective *shape = &shunt_collectives[coll];
@@ -236,6 +302,8 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
         *reason = comm->reason;
     if (comm->intercomm || (rooted && (call->root < 0 || call->root >= comm->size)))
         return false;
+    if (shunt_spans_may(coll) && (coll != SHUNT_COLL_REDUCE_SCATTER || common_count(call, comm->size) < 0))
+        return spans && shunt_spans_task(call, comm, spans, task, reason);
     find_sides(call, shape, comm, &send, &recv);
     if (one_buffer)
         send = recv;
@@ -264,18 +332,18 @@ bool shunt_device_serves(const struct shunt_call *call)
 {
     unsigned coll = shunt_call_coll(shunt_call_family(call->id));
 
-    return coll < SHUNT_NCOLLS && !shunt_coll_has(coll, SHUNT_TRAIT_STAGED);
+    return coll < SHUNT_NCOLLS && (!shunt_spans_may(coll) || coll == SHUNT_COLL_REDUCE_SCATTER);
 }
 
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc)
 {
-    bool served = shunt_device_serves(call);
-    struct shunt_comm *comm = served ? shunt_comm_get(call->comm) : NULL;
+    struct shunt_comm *comm = shunt_comm_get(call->comm);
+    struct shunt_spans spans;
     struct shunt_task task;
 
-    if (!comm || shunt_life_forked() || !shunt_device_task(call, comm, &task, reason)) {
+    if (!comm || shunt_life_forked() || !shunt_device_task(call, comm, &spans, &task, reason)) {
         if (!comm || shunt_life_forked())
-            *reason = served ? find_obstacle(comm) : SHUNT_REASON_NO_ALGORITHM;
+            *reason = find_obstacle(comm);
         shunt_hook_coll(call);
         return false;
     }

@@ -415,7 +415,7 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
     struct shunt_task task;
 
     *reason = SHUNT_REASON_NO_ALGORITHM;
-    if (!comm || !shunt_device_serves(call) || !shunt_device_task(call, comm, &task, reason)) {
+    if (!comm || !shunt_device_serves(call) || !shunt_device_task(call, comm, NULL, &task, reason)) {
         if (comm)
             shunt_board_pass(comm->board);
         return false;
@@ -442,7 +442,7 @@ static enum shunt_reason try_start(struct flight *flight, struct shunt_repeat *r
     if (reason != SHUNT_REASON_NONE)
         return reason;
     /* Other memory may lie at that address by now. */
-    if (!shunt_device_task(&repeat->kept.call, &repeat->comm, &task, &reason) && reason == SHUNT_REASON_NONE)
+    if (!shunt_device_task(&repeat->kept.call, &repeat->comm, NULL, &task, &reason) && reason == SHUNT_REASON_NONE)
         reason = SHUNT_REASON_MIXED_BUFFERS;
     if (reason != SHUNT_REASON_NONE) {
         shunt_board_pass(repeat->comm.board);

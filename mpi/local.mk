@@ -61,6 +61,10 @@ mpi_sources += \
 	%reldir%/repeat.c \
 	%reldir%/repeat.h \
 	%reldir%/request.c \
+	%reldir%/rows.c \
+	%reldir%/rows.h \
+	%reldir%/spans.c \
+	%reldir%/spans.h \
 	%reldir%/request.h \
 	%reldir%/shim.h \
 	%reldir%/tally.c \

@@ -7,8 +7,8 @@
 
 #include "coll/colls.h"
 #include "mpi/classify.h"
-#include "mpi/comm.h"
 #include "mpi/flatten.h"
+#include "mpi/rows.h"
 #include "mpi/types.h"
 
 /* Traits of calls that are no collectives, behind those of coll/colls.h. */
@@ -78,186 +78,6 @@ static const struct shunt_collective *shape_of(unsigned family)
     return coll == SHUNT_NCOLLS ? &others[family] : &shunt_collectives[coll];
 }
 
-/* ---- whom the call is among ---- */
-
-struct groups {
-    int rank, own, opposite;
-    bool inter;
-    int sources, destinations;
-    int *neighbours; /* owned: the sources, then the destinations */
-};
-
-static bool needs_groups(const struct shunt_side *side)
-{
-    return side->who >= SHUNT_WHO_ROOT || side->blocks != SHUNT_BLOCKS_ONE;
-}
-
-static bool has_neighbours(const struct shunt_collective *shape)
-{
-    return shape->recv.blocks == SHUNT_BLOCKS_SOURCES;
-}
-
-/* Of a communicator that we do not know the host is asked. False: it does not know it either, and shall say so itself. */
-static bool find_groups(MPI_Comm handle, struct groups *groups)
-{
-    const struct shunt_comm *comm = shunt_comm_find(handle);
-    int inter = 0;
-
-    if (comm)
-        *groups = (struct groups){ .rank = comm->rank, .own = comm->size, .opposite = comm->size, .inter = comm->intercomm };
-    else if (handle == MPI_COMM_NULL || shunt_host.Comm_rank(handle, &groups->rank) != MPI_SUCCESS ||
-             shunt_host.Comm_size(handle, &groups->own) != MPI_SUCCESS ||
-             shunt_host.Comm_test_inter(handle, &inter) != MPI_SUCCESS)
-        return false;
-    else
-        *groups = (struct groups){ .rank = groups->rank, .own = groups->own, .opposite = groups->own, .inter = inter };
-    return !groups->inter || shunt_host.Comm_remote_size(handle, &groups->opposite) == MPI_SUCCESS;
-}
-
-/* Each dimension has two neighbours, the lower one first; at the rim MPI_PROC_NULL. */
-static bool find_grid(MPI_Comm comm, struct groups *groups)
-{
-    int n;
-
-    if (shunt_host.Cartdim_get(comm, &n) != MPI_SUCCESS || !(groups->neighbours = malloc((4 * n + 1) * sizeof(int))))
-        return false;
-    groups->sources = groups->destinations = 2 * n;
-    for (int i = 0; i < n; i++) {
-        int *pair = groups->neighbours + 2 * i;
-        if (shunt_host.Cart_shift(comm, i, 1, &pair[0], &pair[1]) != MPI_SUCCESS)
-            return false;
-    }
-    memcpy(groups->neighbours + 2 * n, groups->neighbours, 2 * n * sizeof(int));
-    return true;
-}
-
-static bool find_graph(MPI_Comm comm, struct groups *groups)
-{
-    int n;
-
-    if (shunt_host.Graph_neighbors_count(comm, groups->rank, &n) != MPI_SUCCESS ||
-        !(groups->neighbours = malloc((2 * n + 1) * sizeof(int))) ||
-        shunt_host.Graph_neighbors(comm, groups->rank, n, groups->neighbours) != MPI_SUCCESS)
-        return false;
-    groups->sources = groups->destinations = n;
-    memcpy(groups->neighbours + n, groups->neighbours, n * sizeof(int));
-    return true;
-}
-
-static bool find_dist_graph(MPI_Comm comm, struct groups *groups)
-{
-    int in, out, weighted;
-
-    if (shunt_host.Dist_graph_neighbors_count(comm, &in, &out, &weighted) != MPI_SUCCESS ||
-        !(groups->neighbours = malloc((2 * (in + out) + 1) * sizeof(int))))
-        return false;
-    int *to = groups->neighbours + in, *weights = to + out;
-    groups->sources = in;
-    groups->destinations = out;
-    return shunt_host.Dist_graph_neighbors(comm, in, groups->neighbours, weights, out, to, weights + in) == MPI_SUCCESS;
-}
-
-/* False also where there is no topology: the host says so. */
-static bool find_neighbours(MPI_Comm comm, struct groups *groups)
-{
-    int kind;
-
-    if (shunt_host.Topo_test(comm, &kind) != MPI_SUCCESS)
-        return false;
-    return kind == MPI_CART         ? find_grid(comm, groups)
-           : kind == MPI_GRAPH      ? find_graph(comm, groups)
-           : kind == MPI_DIST_GRAPH ? find_dist_graph(comm, groups)
-                                    : false;
-}
-
-static bool does_count(enum shunt_who who, const struct shunt_call *call, const struct groups *groups)
-{
-    bool is_root = groups->inter ? call->root == MPI_ROOT : call->root == groups->rank;
-    bool is_idle = groups->inter && call->root == MPI_PROC_NULL;
-
-    switch (who) {
-    case SHUNT_WHO_NOBODY: return false;
-    case SHUNT_WHO_TO_PEER: return call->root != MPI_PROC_NULL;
-    case SHUNT_WHO_FROM_PEER: return call->source != MPI_PROC_NULL;
-    case SHUNT_WHO_ROOT: return is_root;
-    case SHUNT_WHO_LEAVES: return !is_idle && !(groups->inter && is_root);
-    case SHUNT_WHO_OTHERS: return !is_idle && !is_root;
-    case SHUNT_WHO_LATER: return groups->rank > 0;
-    default: return true;
-    }
-}
-
-/* ---- rows ---- */
-
-/* The rows of one side: each with an element count, a place and a type. */
-struct rows {
-    int n, first;     /* how many, from which one on */
-    const int *peers; /* of neighbours: rows of MPI_PROC_NULL are not touched; else NULL */
-    const void *counts;
-    int64_t count;      /* of each row, where there are no counts */
-    const void *displs; /* NULL: rows follow each other */
-    const MPI_Datatype *types;
-    MPI_Datatype type; /* of all rows, where there are no types */
-    bool missing; /* the caller has not passed the arrays */
-    bool large;   /* counts are MPI_Count, not int */
-    bool aints;   /* displacements are MPI_Aint, not int */
-};
-
-static void number_rows(enum shunt_blocks blocks, const struct groups *groups, struct rows *rows)
-{
-    switch (blocks) {
-    case SHUNT_BLOCKS_OWN_GROUP: rows->n = groups->own; break;
-    case SHUNT_BLOCKS_OPPOSITE_GROUP: rows->n = groups->opposite; break;
-    case SHUNT_BLOCKS_SOURCES:
-        rows->n = groups->sources;
-        rows->peers = groups->neighbours;
-        break;
-    case SHUNT_BLOCKS_DESTINATIONS:
-        rows->n = groups->destinations;
-        rows->peers = groups->neighbours + groups->sources;
-        break;
-    default: rows->n = 1;
-    }
-}
-
-/* Does the side of the call have a count for each row? */
-static bool has_counts(const struct shunt_collective *shape, bool recv)
-{
-    return (shape->traits & (recv ? SHUNT_TRAIT_RECV_ROWS : SHUNT_TRAIT_SEND_ROWS)) != 0;
-}
-
-static struct rows find_rows(const struct shunt_call *call, const struct shunt_collective *shape, bool recv,
-                             const struct groups *groups)
-{
-    unsigned family = shunt_call_family(call->id);
-    bool second = recv && shape->traits & SHUNT_TRAIT_TWO_TYPES, reduces = family == SHUNT_CALL_Reduce_scatter;
-    struct rows rows = { .type = second ? call->recvtype : call->datatype,
-                         .large = call->large,
-                         .aints = call->large || family == SHUNT_CALL_Neighbor_alltoallw };
-
-    number_rows(recv ? shape->recv.blocks : shape->send.blocks, groups, &rows);
-    if (!has_counts(shape, recv)) { /* where the other side has arrays, call->count is this one's */
-        rows.count = second && !has_counts(shape, false) ? call->recvcount : call->count;
-        return rows;
-    }
-    rows.counts = recv || reduces ? call->rows->recvcounts : call->rows->sendcounts;
-    rows.displs = recv ? call->rows->recvdispls : call->rows->senddispls;
-    rows.types = recv ? call->rows->recvtypes : call->rows->sendtypes;
-    rows.first = recv && reduces ? groups->rank : 0;
-    rows.missing = !rows.counts || (!rows.displs && !reduces);
-    return rows;
-}
-
-static int64_t count_at(const struct rows *rows, int i)
-{
-    return !rows->counts ? rows->count : rows->large ? ((const MPI_Count *)rows->counts)[i] : ((const int *)rows->counts)[i];
-}
-
-static int64_t place_at(const struct rows *rows, int i)
-{
-    return rows->aints ? ((const MPI_Aint *)rows->displs)[i] : ((const int *)rows->displs)[i];
-}
-
 /* ---- pieces ---- */
 
 static struct shunt_piece *piece_at(struct shunt_pieces *pieces, int i)
@@ -297,7 +117,7 @@ static enum shunt_status add_piece(struct shunt_pieces *pieces, int capacity, co
 }
 
 /* Rows that follow each other without a gap. */
-static void add_block(const struct rows *rows, struct shunt_pieces *pieces)
+static void add_block(const struct shunt_side_rows *rows, struct shunt_pieces *pieces)
 {
     int64_t elements;
 
@@ -316,7 +136,7 @@ static int64_t size_of(MPI_Datatype datatype)
 }
 
 /* The rows one by one. Displacements are bytes where each row has a type, else they count elements. */
-static enum shunt_status add_rows(const struct rows *rows, int only, struct shunt_pieces *pieces)
+static enum shunt_status add_rows(const struct shunt_side_rows *rows, int only, struct shunt_pieces *pieces)
 {
     MPI_Count lb, extent = 0;
     int64_t behind = 0, packed = 0, size = rows->types ? 0 : size_of(rows->type);
@@ -325,9 +145,9 @@ static enum shunt_status add_rows(const struct rows *rows, int only, struct shun
     if (!rows->types && shunt_host.Type_get_extent_x(rows->type, &lb, &extent) != MPI_SUCCESS)
         return SHUNT_PASS;
     for (int i = 0; i < rows->n && status == SHUNT_OK; i++) {
-        struct shunt_piece piece = { .count = count_at(rows, i + rows->first),
+        struct shunt_piece piece = { .count = shunt_row_count(rows, i + rows->first),
                                      .datatype = rows->types ? rows->types[i] : rows->type };
-        int64_t place = rows->displs ? place_at(rows, i) : behind;
+        int64_t place = rows->displs ? shunt_row_place(rows, i) : behind;
         bool fits = rows->types ? (piece.offset = place, true) : !__builtin_mul_overflow(place, extent, &piece.offset);
         if (rows->types)
             size = piece.count > 0 ? size_of(piece.datatype) : 0;
@@ -343,7 +163,7 @@ static enum shunt_status add_rows(const struct rows *rows, int only, struct shun
 }
 
 /* All rows, or only that one. Where the arguments make no sense there are none: the host says so. */
-static enum shunt_status find_pieces(const struct rows *rows, int only, struct shunt_pieces *pieces)
+static enum shunt_status find_pieces(const struct shunt_side_rows *rows, int only, struct shunt_pieces *pieces)
 {
     if (rows->missing || (rows->type == MPI_DATATYPE_NULL && !rows->types))
         return SHUNT_OK;
@@ -356,18 +176,19 @@ static enum shunt_status find_pieces(const struct rows *rows, int only, struct s
 
 /* ---- operands ---- */
 
-static void note_arrays(const struct rows *rows, struct shunt_operand *operand)
+static void note_arrays(const struct shunt_side_rows *rows, struct shunt_operand *operand)
 {
     if (rows->counts && !rows->missing)
         operand->arrays = (struct shunt_arrays){ rows->n, rows->counts, rows->types, rows->large, rows->aints };
 }
 
-static enum shunt_status describe(const struct shunt_call *call, const struct shunt_collective *shape, const struct groups *groups,
+static enum shunt_status describe(const struct shunt_call *call, const struct shunt_collective *shape, const struct shunt_groups *groups,
                                   struct shunt_operand *send, struct shunt_operand *recv)
 {
-    bool sends = does_count(shape->send.who, call, groups), receives = does_count(shape->recv.who, call, groups);
+    bool sends = shunt_groups_count(shape->send.who, call, groups), receives = shunt_groups_count(shape->recv.who, call, groups);
     bool in_place = call->sendbuf == MPI_IN_PLACE && !(shape->traits & SHUNT_TRAIT_ONE_BUFFER);
-    struct rows sent = find_rows(call, shape, false, groups), received = find_rows(call, shape, true, groups);
+    struct shunt_side_rows sent = shunt_side_rows(call, shape, false, groups),
+                           received = shunt_side_rows(call, shape, true, groups);
     enum shunt_status status = SHUNT_OK;
 
     note_arrays(&sent, send);
@@ -444,16 +265,15 @@ enum shunt_status shunt_operands_find(const struct shunt_call *call, struct shun
                                       struct shunt_operand *recv)
 {
     const struct shunt_collective *shape = shape_of(shunt_call_family(call->id));
-    struct groups groups = { 0 };
+    struct shunt_groups groups;
     enum shunt_status status = SHUNT_PASS;
 
     *send = (struct shunt_operand){ .buffer = (char *)call->sendbuf };
     *recv = (struct shunt_operand){ .buffer = call->recvbuf };
-    if ((needs_groups(&shape->send) || needs_groups(&shape->recv)) && !find_groups(call->comm, &groups))
+    if (!shunt_groups_find(call, shape, &groups))
         return SHUNT_PASS;
-    if (!has_neighbours(shape) || find_neighbours(call->comm, &groups))
-        status = describe(call, shape, &groups, send, recv);
-    free(groups.neighbours);
+    status = describe(call, shape, &groups, send, recv);
+    shunt_groups_release(&groups);
     if (status == SHUNT_OK) {
         shunt_operand_look(send);
         shunt_operand_look(recv);

@@ -13,7 +13,7 @@ static enum shunt_reason find_obstacle(const struct shunt_call *call, const stru
 {
     enum shunt_reason reason = SHUNT_REASON_NONE;
 
-    if (!shunt_device_serves(call) || !shunt_device_task(call, comm, task, &reason))
+    if (!shunt_device_serves(call) || !shunt_device_task(call, comm, NULL, task, &reason))
         return reason != SHUNT_REASON_NONE ? reason : SHUNT_REASON_NO_ALGORITHM;
     if (shunt_life_arena())
         shunt_arena_set_device_used(shunt_life_arena());

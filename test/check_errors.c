@@ -2,8 +2,8 @@
 /*
  * Erroneous calls on device memory: check_errors wrong: arguments that the host MPI refuses are refused with the same
  * class, through the error handler of the communicator, once, and later calls still work. check_errors mismatch-count,
- * mismatch-op, mismatch-type, mismatch-coll, mismatch-root: ranks that do not agree; what then happens is the host MPI's
- * affair, but for a hang, which ends here.
+ * mismatch-op, mismatch-type, mismatch-coll, mismatch-root, mismatch-rows: ranks that do not agree; what then happens is the
+ * host MPI's affair, but for a hang, which ends here.
  */
 #include <mpi.h>
 #include <setjmp.h>
@@ -133,6 +133,18 @@ static void run_wrong(void)
     MPI_Comm_free(&comm);
 }
 
+/* Rank 0 sends 100 integers to each other rank, which expects 50 more of it. */
+static int call_rows(const void *send, void *recv)
+{
+    int counts[64], displs[64];
+
+    for (int q = 0; q < size; q++) {
+        counts[q] = q == 0 && rank > 0 ? 150 : 100;
+        displs[q] = 150 * q;
+    }
+    return MPI_Allgatherv(send, 100, MPI_INT, recv, counts, displs, MPI_INT, MPI_COMM_WORLD);
+}
+
 /* Rank 0 differs from the others, once, between good calls. */
 static void run_mismatch(const char *what)
 {
@@ -150,6 +162,8 @@ static void run_mismatch(const char *what)
     alarm(3); /* ends hangs of the host MPI */
     if (strcmp(what, "mismatch-root") == 0 || (odd && strcmp(what, "mismatch-coll") == 0))
         rc = MPI_Bcast(send.base, count, type, odd ? 1 : 0, MPI_COMM_WORLD);
+    else if (strcmp(what, "mismatch-rows") == 0)
+        rc = call_rows(send.base, recv.base);
     else
         rc = MPI_Allreduce(send.base, recv.base, count, type, op, MPI_COMM_WORLD);
     printf("rank %d: %s\n", rank, rc == MPI_SUCCESS ? "completed" : "refused");

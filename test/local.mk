@@ -133,7 +133,7 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
 staging_sources = mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
-	mpi/covered.c mpi/device.c mpi/packed.c coll/colls.c $(flatten_sources)
+	mpi/covered.c mpi/device.c mpi/packed.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
 icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/flight.c mpi/kept.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
@@ -210,19 +210,19 @@ endif
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = bench_types check_accesses check_allreduce check_app check_collectives check_comms \
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
-	check_life check_memory check_messages check_packing check_repeats check_requests check_rows \
+	check_life check_memory check_messages check_packing check_random check_repeats check_requests check_rows \
 	check_starts check_threads check_types \
 	check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives staged requests flights repeats types float16 memory faults levels shm topo life messages linger \
+process_tests = checker allreduce collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages linger \
 	ll128 app clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
-	$(addprefix $(srcdir)/%reldir%/,driver_calls.h form.h ring.h short_float.h)
+	$(addprefix $(srcdir)/%reldir%/,calls.h driver_calls.h form.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
 	-pthread -I$(top_srcdir)
 EXTRA_DIST += $(mpi_test_programs:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.h)
-EXTRA_DIST += %reldir%/driver_calls.h %reldir%/form.h %reldir%/ring.h %reldir%/short_float.h %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
+EXTRA_DIST += %reldir%/calls.h %reldir%/driver_calls.h %reldir%/form.h %reldir%/ring.h %reldir%/short_float.h %reldir%/liar.c %reldir%/harness.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
 check_DATA =
 CLEANFILES += $(check_DATA) %reldir%/openmpi/*.o %reldir%/mpich/*.o
 .PRECIOUS: %reldir%/openmpi/%.o %reldir%/mpich/%.o

@@ -170,7 +170,7 @@ def test_more_ranks_than_a_kernel_serves():
         "staged", reason="more than 16 ranks of the communicator on one node")
 
 
-@pytest.mark.parametrize("what, ranks", [("count", 2), ("op", 2), ("type", 2), ("coll", 2), ("root", 2),
+@pytest.mark.parametrize("what, ranks", [("count", 2), ("op", 2), ("type", 2), ("coll", 2), ("root", 2), ("rows", 2),
                                          ("count", 18)])
 def test_mismatch_is_named(family, what, ranks):
     """What then happens is the host MPI's affair: an error, an end of the job, or a result; but not a hang."""
@@ -179,7 +179,7 @@ def test_mismatch_is_named(family, what, ranks):
     lines = [line for line in result.err.splitlines() if "shunt" in line and "statistics" not in line and
              "staged:" not in line]
     values = {"count": ["100", "200"], "op": ["sum", "max"], "type": ["I32", "F32"], "coll": ["bcast", "allreduce"],
-              "root": ["root is 1", "0 on rank 1"]}[what]
+              "root": ["root is 1", "0 on rank 1"], "rows": ["400", "600"]}[what]
     named = [line for line in lines if all(value.lower() in line.lower() for value in values)]
     assert len(named) == 1 and "0" in named[0], str(result)
 

@@ -62,7 +62,7 @@ static struct understood classify(const void *send, void *recv, MPI_Count count,
     struct shunt_call call = make_call(send, recv, count, type, op);
     struct understood understood;
 
-    understood.device = shunt_device_task(&call, &world, &understood.task, &understood.reason);
+    understood.device = shunt_device_task(&call, &world, NULL, &understood.task, &understood.reason);
     return understood;
 }
 

@@ -17,6 +17,12 @@ static inline bool scatters_sums(unsigned coll)
     return coll == SHUNT_COLL_REDUCE_SCATTER_BLOCK || coll == SHUNT_COLL_REDUCE_SCATTER;
 }
 
+/* Have its ranks rows of their own, so that blocks differ? */
+static inline bool has_rows(unsigned coll)
+{
+    return coll >= SHUNT_COLL_GATHERV && coll <= SHUNT_COLL_NEIGHBOR_ALLTOALLW;
+}
+
 /* Does it combine? (Else it moves.) */
 static inline bool combines(unsigned coll)
 {

@@ -94,9 +94,11 @@ static void copy_pairs(struct machine *m, const struct shunt_plan *plan, const s
 {
     for (uint32_t k = 0; k < step->n_in; k++) {
         struct shunt_ref from = plan->refs[step->first_ref + 2 * k], to = plan->refs[step->first_ref + 2 * k + 1];
-        uint64_t offset, bytes = shunt_plan_span(plan, from.slice, block, chunk, &offset);
+        uint64_t offset, bytes = shunt_plan_ref_span(plan, from, block, chunk, &offset);
         uint64_t there;
-        assert_int_equal(bytes, shunt_plan_span(plan, to.slice, block, chunk, &there));
+        /* Where a peer's slice lies, only its own plan knows. */
+        const struct shunt_plan *its = to.space == SHUNT_SPACE_OUT ? &m->plans[to.rank] : plan;
+        assert_int_equal(bytes, shunt_plan_ref_span(its, to, block, chunk, &there));
         memcpy(address(m, plan, to, there, block, chunk), address(m, plan, from, offset, block, chunk), bytes);
     }
 }
@@ -105,10 +107,10 @@ static void reduce(struct machine *m, const struct shunt_plan *plan, const struc
                    uint64_t chunk)
 {
     const struct shunt_ref *refs = &plan->refs[step->first_ref];
-    uint64_t offsets[MAX_RANKS], there, bytes = shunt_plan_span(plan, refs[step->n_in].slice, block, chunk, &there);
+    uint64_t offsets[MAX_RANKS], there, bytes = shunt_plan_ref_span(plan, refs[step->n_in], block, chunk, &there);
 
     for (uint32_t k = 0; k < step->n_in; k++)
-        assert_int_equal(bytes, shunt_plan_span(plan, refs[k].slice, block, chunk, &offsets[k]));
+        assert_int_equal(bytes, shunt_plan_ref_span(plan, refs[k], block, chunk, &offsets[k]));
     for (uint64_t i = 0; i < bytes / 4; i++) {
         uint32_t sum = 0;
         for (uint32_t k = 0; k < step->n_in; k++) {
@@ -170,6 +172,11 @@ static int advance(struct machine *m, uint32_t rank, uint32_t b, uint32_t t)
 
     if (rank == m->frozen)
         return 0;
+    if (plan->n_steps == 0) { /* a rank that neither sends nor receives */
+        team->ended = true;
+        m->ended[rank]++;
+        return 1;
+    }
     if (step->team == t && team->iteration >= step->lag && chunk < shunt_plan_chunks(plan)) {
         if (!ready(m, plan, step, b, chunk))
             return 0;
@@ -346,7 +353,7 @@ static int one_case(const struct ask *ask, int without, int *broken)
 static void check_case(const struct shunt_algo *algo, uint32_t n, uint64_t elements, uint32_t blocks, uint32_t chunk,
                        uint32_t flags, int in_place)
 {
-    struct ask ask = { algo, { n, flags, blocks, chunk, 2 + n % 3, (uint32_t)elements % n, 4 * elements }, in_place, 0 };
+    struct ask ask = { algo, { n, flags, blocks, chunk, 2 + n % 3, (uint32_t)elements % n, 4 * elements, NULL }, in_place, 0 };
 
     if (algo->coll == SHUNT_COLL_ALLTOALL && strcmp(algo->name, "copy") == 0)
         ask.in_place = 0; /* nobody may write where another still reads */
@@ -362,7 +369,7 @@ static void every_algorithm(void **state)
 
     (void)state;
     for (int a = 0; a < SHUNT_NALGOS; a++) {
-        for (uint32_t n = 2; n <= MAX_RANKS; n++) {
+        for (uint32_t n = 2; n <= MAX_RANKS && !has_rows(shunt_algos[a].coll); n++) {
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
                 uint32_t flags = s % 2 ? SHUNT_PLAN_ZERO_COPY : 0;
                 if (n < 10 || sizes[s] < 1000 || shunt_algos[a].coll == SHUNT_COLL_ALLREDUCE)
@@ -398,7 +405,7 @@ static void who_has_not_begun(void **state)
     for (int a = 0; a < SHUNT_NALGOS; a++) {
         for (uint32_t n = 2; n < 9 && hears_from_all(&shunt_algos[a]); n++) {
             for (uint32_t root = 0; root < n; root++) {
-                struct ask ask = { &shunt_algos[a], { n, 0, 2, 16, 2, root, 4 * 300 }, 1, 0 };
+                struct ask ask = { &shunt_algos[a], { n, 0, 2, 16, 2, root, 4 * 300, NULL }, 1, 0 };
                 if (!nobody_waits_for(&ask, -1, NULL))
                     fail_msg("%s %s of %u ranks, root %u", shunt_coll_name(ask.algo->coll), ask.algo->name, n, root);
             }
@@ -406,10 +413,96 @@ static void who_has_not_begun(void **state)
     }
 }
 
+/* ---- blocks that differ ---- */
+
+enum { MOST_OF_ROW = 300 }; /* elements */
+
+/* Random blocks, many of them empty, in the order of ranks with gaps between; of sums each rank's block on all alike. */
+static void draw_spans(struct machine *m, bool sums, struct shunt_spans *spans, uint64_t *largest)
+{
+    uint64_t out[SHUNT_SPAN_RANKS] = { 0 }, columns[SHUNT_SPAN_RANKS];
+
+    for (uint32_t q = 0; q < m->n; q++)
+        columns[q] = draw(m, 4) ? 4 * draw(m, MOST_OF_ROW) : 0;
+    for (uint32_t p = 0; p < m->n; p++) {
+        uint64_t in = 0;
+        for (uint32_t q = 0; q < m->n; q++) {
+            uint64_t bytes = sums ? columns[q] : draw(m, 4) ? 4 * draw(m, MOST_OF_ROW) : 0;
+            spans[p].in[q] = (struct shunt_span){ in, bytes };
+            spans[q].out[p] = (struct shunt_span){ sums ? 0 : out[q], bytes };
+            in += bytes + 4 * draw(m, 3);
+            out[q] += bytes + 4 * draw(m, 3);
+            *largest = bytes > *largest ? bytes : *largest;
+        }
+    }
+}
+
+static void expect_spans(const struct machine *m, bool sums, const struct shunt_spans *spans, uint32_t r, uint32_t *wanted)
+{
+    uint32_t *out = wanted + (m->out[r] - m->memory[r]);
+
+    memcpy(wanted, m->memory[r], 4 * m->words);
+    for (uint32_t q = 0; q < m->n; q++) {
+        const uint32_t *from = m->in[q] + spans[q].in[r].at / 4;
+        uint64_t count = spans[r].out[q].bytes / 4;
+        for (uint64_t i = 0; i < count; i++)
+            out[spans[r].out[q].at / 4 + i] = sums && q > 0 ? combine(out[i], from[i]) : from[i];
+    }
+}
+
+static void spans_case(const struct shunt_algo *algo, uint32_t n, uint32_t blocks, uint32_t chunk)
+{
+    static struct shunt_spans spans[SHUNT_SPAN_RANKS];
+    struct shunt_shape shape = { n, 0, blocks, chunk, 2, 0, 0, NULL };
+    struct machine m = { .n = n, .blocks = blocks, .seed = n * 1000003u + chunk + algo->coll,
+                         .words = 2 * n * (MOST_OF_ROW + 3), .frozen = n };
+    bool sums = scatters_sums(algo->coll);
+
+    memset(spans, 0, sizeof spans);
+    draw_spans(&m, sums, spans, &shape.bytes);
+    for (uint32_t r = 0; r < n; r++) {
+        m.memory[r] = m.in[r] = malloc(4 * m.words);
+        m.out[r] = m.in[r] + m.words / 2;
+        for (uint64_t i = 0; i < m.words; i++)
+            m.memory[r][i] = draw(&m, 1u << 30);
+    }
+    for (uint32_t r = 0; r < n; r++) {
+        expect_spans(&m, sums, spans, r, m.wanted[r] = malloc(4 * m.words));
+        shape.spans = &spans[r];
+        algo->write(&shape, r, &m.plans[r]);
+    }
+    m.teams = calloc(n * blocks * SHUNT_PLAN_TEAMS, sizeof *m.teams);
+    m.counters = calloc((size_t)n * n * blocks * SHUNT_PLAN_SIGNALS, sizeof *m.counters);
+    m.scratch = calloc((size_t)n * n * SHUNT_PLAN_AREAS * blocks * shape.depth, chunk);
+    run(&m);
+    for (uint32_t r = 0; r < n; r++) {
+        m.wrong += memcmp(m.memory[r], m.wanted[r], 4 * m.words) != 0;
+        free(m.memory[r]);
+        free(m.wanted[r]);
+    }
+    free(m.scratch);
+    free(m.counters);
+    free(m.teams);
+    if (m.wrong)
+        fail_msg("%s %s of %u ranks, %u blocks, chunk %u", shunt_coll_name(algo->coll), algo->name, n, blocks, chunk);
+}
+
+static void every_spans(void **state)
+{
+    (void)state;
+    for (int a = 0; a < SHUNT_NALGOS; a++) {
+        bool has = has_rows(shunt_algos[a].coll) || shunt_algos[a].coll == SHUNT_COLL_REDUCE_SCATTER;
+        for (uint32_t n = 2; n <= SHUNT_SPAN_RANKS && has; n++) {
+            spans_case(&shunt_algos[a], n, 1 + n % 3, 16 << n % 4);
+            spans_case(&shunt_algos[a], n, 1, 4096);
+        }
+    }
+}
+
 /* Does the runner notice, in one of several orders, that all plans lack a wait? *broken: so many had it. */
 static int notices(const struct shunt_algo *algo, int wait, int *broken)
 {
-    struct ask ask = { algo, { 3, 0, 2, 16, 2, 1, 4 * 1000 }, strcmp(algo->name, "copy") != 0, 0 };
+    struct ask ask = { algo, { 3, 0, 2, 16, 2, 1, 4 * 1000, NULL }, strcmp(algo->name, "copy") != 0, 0 };
     int good = 1;
 
     for (ask.salt = 0; good && ask.salt < 50; ask.salt++)
@@ -423,7 +516,7 @@ static void missing_waits_show(void **state)
 {
     (void)state;
     for (int a = 0; a < SHUNT_NALGOS; a++) {
-        for (int k = 0; k < 2 * SHUNT_PLAN_STEPS; k++) {
+        for (int k = 0; k < 2 * SHUNT_PLAN_STEPS && !has_rows(shunt_algos[a].coll); k++) {
             int broken = 0, noticed = notices(&shunt_algos[a], k, &broken);
             if (noticed != (broken > 0))
                 fail_msg("%s %s without wait %d of step %d: %s", shunt_coll_name(shunt_algos[a].coll), shunt_algos[a].name,
@@ -436,6 +529,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm),
+        cmocka_unit_test(every_spans),
         cmocka_unit_test(missing_waits_show),
         cmocka_unit_test(who_has_not_begun),
     };

@@ -72,7 +72,7 @@ static void check_lines(const struct shunt_demand *d, const struct shunt_layout 
     assert_true(!direct || (v->flags & SHUNT_PLAN_ZERO_COPY));
     assert_true(!direct || slice * ((uint64_t)d->n - 1) < d->bytes); /* no slice is empty */
     assert_true(v->blocks <= d->max_blocks);
-    assert_true(units <= room || (is_mutual(d->coll) && SHUNT_LINE_LAP * v->blocks * warps <= room));
+    assert_true(units <= room || (is_mutual(d->coll) && !d->spans && SHUNT_LINE_LAP * v->blocks * warps <= room));
     assert_true((v->blocks - 1) * warps < units); /* none without work */
     assert_true(v->blocks == d->max_blocks || v->blocks * warps >= units || units > room);
 }
@@ -124,7 +124,7 @@ static void check_collective(unsigned coll, int n, const struct shunt_layout *la
             continue;
         for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
             for (uint32_t k = 0; k < 15; k++) { /* of three grids, neither ZERO_COPY nor LINES, one of the two, both; hosted */
-                struct shunt_demand d = { coll, n, bytes, wanted, k / 3 % 4 * 2, grids[k % 3], k >= 12 };
+                struct shunt_demand d = { coll, n, bytes, wanted, k / 3 % 4 * 2, grids[k % 3], k >= 12, .spans = has_rows(coll) };
                 check_shape(&d, layout);
             }
         }

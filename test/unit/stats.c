@@ -158,8 +158,8 @@ static void test_always_staged(void **state)
     shunt_stats_count(SHUNT_STATS_COLLS + SHUNT_STATS_STAGED, SHUNT_PATH_STAGED, SHUNT_REASON_NO_ALGORITHM, 6);
     shunt_stats_finish(NULL);
     expect_line(false, "statistics of 1 process:");
-    expect_line(false, "  collective12 staged                 2 calls               11 bytes");
-    expect_line(false, "  collective12: 2 staged: no device algorithm for this call yet");
+    expect_line(false, "  collective22 staged                 2 calls               11 bytes");
+    expect_line(false, "  collective22: 2 staged: no device algorithm for this call yet");
 }
 
 static void test_out_of_range(void **state)

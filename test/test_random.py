@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Random collectives on device memory against the host MPI on host memory, thousands of them; a failure names its seed."""
+import random
+import re
+
+import pytest
+
+from harness import by_name, mpirun
+
+CALLS = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "reduce_scatter", "gather", "scatter", "allgather",
+         "alltoall", "gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "neighbor_allgather",
+         "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"}
+
+
+def check(family, ranks, cases, *words, **more):
+    """On communicators of 1 to `ranks` ranks."""
+    result = mpirun(family, ranks, "check_random", *words, random.SystemRandom().randrange(1 << 30), 0, cases, **more)
+    result.checked()
+    staged, ran = by_name(result)
+    if "pure" in words:  # what a rank without neighbours sends is staged, if nobody gets anything else either
+        reasons = set(re.findall(r" staged: (.*)$", result.err, re.M))
+        assert set(staged) <= {"neighbor_allgather", "neighbor_allgatherv"} and reasons <= {"nothing to do"}, str(result)
+    return ran
+
+
+@pytest.mark.parametrize("ranks, cases", [(5, 700), (2, 1200)])
+def test_on_the_gpus(ranks, cases):
+    """All buffers in device memory, no neighbour twice."""
+    assert set(check("openmpi", ranks, cases, "pure", limit=120)) == CALLS
+
+
+def test_mpich():
+    assert set(check("mpich", 2, 600, "pure", limit=120)) == CALLS
+
+
+@pytest.mark.parametrize("settings", [{}, {"SHUNT_PROTO": "ll128"}, {"SHUNT_SCRATCH_SIZE": "7m"}],
+                         ids=["auto", "ll128", "rings"])
+def test_all_kinds(settings):
+    """Of memory, mixed between ranks and sides: what all have runs, the rest is staged."""
+    check("openmpi", 3, 500, settings=settings, limit=120)
+
+
+def test_copy_engines():
+    """From the first byte on, once the receive buffers are open everywhere."""
+    moves = CALLS - {"reduce", "scan", "exscan", "reduce_scatter_block", "reduce_scatter"}
+    check("openmpi", 3, 500, "pure", settings={f"SHUNT_{call.upper()}": "copy" for call in moves}, limit=120)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", range(1, 9))
+def test_more(ranks):
+    check("openmpi", ranks, 20000, limit=3600)
