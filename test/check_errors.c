@@ -159,7 +159,8 @@ static void run_mismatch(const char *what)
     gpu_alloc(&recv, 'D', 4096);
     case_sum(MPI_COMM_WORLD, "world", "D", 100, 1);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    alarm(3); /* ends hangs of the host MPI */
+    if (strcmp(what, "mismatch-coll") == 0 || strcmp(what, "mismatch-root") == 0 || strcmp(what, "mismatch-rows") == 0)
+        alarm(3); /* the host MPI may wait for ever then */
     if (strcmp(what, "mismatch-root") == 0 || (odd && strcmp(what, "mismatch-coll") == 0))
         rc = MPI_Bcast(send.base, count, type, odd ? 1 : 0, MPI_COMM_WORLD);
     else if (strcmp(what, "mismatch-rows") == 0)

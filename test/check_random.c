@@ -181,8 +181,7 @@ static void set_number(struct numbers *numbers, int i, long value)
 }
 
 /* Rows of these counts in random order with random gaps; answers the elements that they span. `scale`: 1, or bytes. */
-static long spread_rows(const struct test *test, int n, const long *counts, long scale, struct numbers *numbers,
-                        struct numbers *displs)
+static long spread_rows(int n, const long *counts, long scale, struct numbers *numbers, struct numbers *displs)
 {
     int order[RANKS];
     long at = (long)below(3);
@@ -197,7 +196,6 @@ static long spread_rows(const struct test *test, int n, const long *counts, long
         set_number(displs, order[i], at * scale);
         at += counts[order[i]] + (long)below(3);
     }
-    (void)test;
     return at;
 }
 
@@ -250,15 +248,15 @@ static void make_rows(const struct test *test, struct arguments *a, long *send, 
         a->sendcount = a->recvcount = *send = *recv = test->counts[0][me];
         row_counts(test, test->call == gatherv, counts);
         if (test->call == gatherv)
-            *recv = spread_rows(test, n, counts, 1, &a->recvcounts, &a->recvdispls);
+            *recv = spread_rows(n, counts, 1, &a->recvcounts, &a->recvdispls);
         else
-            *send = spread_rows(test, n, counts, 1, &a->sendcounts, &a->senddispls);
+            *send = spread_rows(n, counts, 1, &a->sendcounts, &a->senddispls);
         break;
     case allgatherv:
     case neighbor_allgatherv: {
         int rows = row_counts(test, true, counts);
         a->sendcount = *send = test->counts[0][me];
-        *recv = spread_rows(test, rows, counts, 1, &a->recvcounts, &a->recvdispls);
+        *recv = spread_rows(rows, counts, 1, &a->recvcounts, &a->recvdispls);
         break;
     }
     case reduce_scatter:
@@ -272,9 +270,9 @@ static void make_rows(const struct test *test, struct arguments *a, long *send, 
     case neighbor_alltoallv:
     case neighbor_alltoallw: {
         int rows = row_counts(test, false, counts);
-        *send = spread_rows(test, rows, counts, scale, &a->sendcounts, &a->senddispls);
+        *send = spread_rows(rows, counts, scale, &a->sendcounts, &a->senddispls);
         rows = row_counts(test, true, counts);
-        *recv = spread_rows(test, rows, counts, scale, &a->recvcounts, &a->recvdispls);
+        *recv = spread_rows(rows, counts, scale, &a->recvcounts, &a->recvdispls);
         break;
     }
     default: break;

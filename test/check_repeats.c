@@ -564,9 +564,13 @@ int main(int argc, char **argv)
     kinds = kinds ? kinds : "D";
     kind = kinds[(size_t)rank % strlen(kinds)];
     gpu_start(gpu_local_rank());
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(what, all[i].name) == 0)
+    bool known = false;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(what, all[i].name) == 0) {
+            known = true;
             all[i].run();
+        }
+    }
     MPI_Finalize();
-    return failures != 0;
+    return failures != 0 || !known;
 }

@@ -338,7 +338,6 @@ static void hogs(void)
     hog_free(&hog);
 }
 
-/* The last rank is killed while the others' kernels find no room; each of them gets an error, not a hang. */
 /* Blocks of ints with gaps, from rank to rank. */
 struct strided {
     int blocks;
@@ -493,6 +492,7 @@ static void hogs_and_messages(void)
     free(host);
 }
 
+/* The last rank is killed while the others' kernels find no room; each of them gets an error, not a hang. */
 static void hog_and_death(void)
 {
     struct hog hog;

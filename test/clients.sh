@@ -7,7 +7,8 @@
 #
 #     clients.sh ARCHIVES BUILD TARGET [all]
 #
-# ARCHIVES has osu-micro-benchmarks-7.4.tar.xz, mpich-test.tar.xz and mpi-benchmarks.tar.xz; BUILD is a build folder with its stage;
+# ARCHIVES has osu-micro-benchmarks-7.4.tar.xz (the release), mpich-test.tar.xz (test/mpi and confdb of MPICH's repository, in one folder)
+# and mpi-benchmarks.tar.xz (Intel's repository); BUILD is a build folder with its stage;
 # the programs end up in TARGET/osu-FAMILY, mpich-FAMILY and imb-FAMILY, where the archives have them. They are linked to the
 # simulated driver and runtime, which have the names of the real ones.
 set -eu

@@ -130,7 +130,7 @@ class Row:
     """Of one line of a list: without shunt, and by form what became of it with shunt: nothing, REFUSED or the failure."""
 
     def __init__(self, test, without):
-        self.test, self.without, self.found = test, without, {}
+        self.test, self.without, self.found, self.results = test, without, {}, {}
 
     def failed(self):
         return {form: text for form, text in self.found.items() if text not in ("", REFUSED)}
@@ -147,7 +147,9 @@ def run_test(family, suite, test, forms, limit):
     if passed:
         for form, words, settings in runs(suite, test, forms):
             good, result = run(family, suite, test, words, settings, limit + 3 * seconds)
-            row.found[form] = "" if good else REFUSED if REFUSED in str(result) else str(result)
+            refused = REFUSED in str(result) and getattr(result, "rc", None) is not None
+            row.found[form] = "" if good else REFUSED if refused else str(result)
+            row.results[form] = result
     return row
 
 

@@ -173,7 +173,8 @@ def test_more_ranks_than_a_kernel_serves():
 @pytest.mark.parametrize("what, ranks", [("count", 2), ("op", 2), ("type", 2), ("coll", 2), ("root", 2), ("rows", 2),
                                          ("count", 18)])
 def test_mismatch_is_named(family, what, ranks):
-    """What then happens is the host MPI's affair: an error, an end of the job, or a result; but not a hang."""
+    """What then happens is the host MPI's affair: an error, an end of the job, or a result. It does not hang unless the
+    collective, the root or the rows differ; the program ends itself then."""
     result = mpirun(family, ranks, "check_errors", f"mismatch-{what}", gpus=2, limit=60)
     assert result.rc is not None, str(result)
     lines = [line for line in result.err.splitlines() if "shunt" in line and "statistics" not in line and

@@ -92,9 +92,9 @@ def test_threads_of_many_ranks():
     mpirun("openmpi", 4, "check_threads", 3, 10, 5000, "D", limit=150).ran("gpu")
 
 
-def stop_now_and_then(token, over):
+def stop_now_and_then(token, over, stops):
     """Until `over`: a process of a rank or of a GPU stands still for some milliseconds, as in a debugger, or while others have
-    the processor or the GPU."""
+    the processor or the GPU. `stops` gets the processes."""
     while not over.wait(random.random() * 0.02):
         pid = random.choice(list(marked(token, "CHECK_STOP")) or [None])
         try:
@@ -102,6 +102,7 @@ def stop_now_and_then(token, over):
                 os.kill(pid, signal.SIGSTOP)
                 time.sleep(random.random() * 0.04)
                 os.kill(pid, signal.SIGCONT)
+                stops.append(pid)
         except ProcessLookupError:
             pass
 
@@ -113,8 +114,8 @@ def stop_now_and_then(token, over):
 ])
 def test_processes_that_stand_still(program, words):
     """Takes longer, and that is all: no wait is ended by time."""
-    token, over = uuid.uuid4().hex, threading.Event()
-    stopper = threading.Thread(target=stop_now_and_then, args=(token, over))
+    token, over, stops = uuid.uuid4().hex, threading.Event(), []
+    stopper = threading.Thread(target=stop_now_and_then, args=(token, over, stops))
     stopper.start()
     try:
         result = mpirun("openmpi", 2, program, *words, settings={"CHECK_STOP": token}, limit=100)
@@ -122,7 +123,7 @@ def test_processes_that_stand_still(program, words):
         over.set()
         stopper.join()
     result.good().silent()
-    assert result.stats.gpu > 0 and result.stats.paths["staged"] == 0, str(result)
+    assert len(stops) > 5 and result.stats.gpu > 0 and result.stats.paths["staged"] == 0, str(result)
 
 
 @pytest.mark.parametrize("mode, words", [("abort", []), ("kill", [])])
