@@ -173,11 +173,14 @@ bool shunt_gpu_legacy_idle(void)
     return legacy_usable() && shunt_driver.cuStreamQuery(CU_STREAM_LEGACY) == CUDA_SUCCESS;
 }
 
+bool shunt_gpu_mark_legacy(struct shunt_gpu *gpu)
+{
+    return legacy_usable() && SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuEventRecord(gpu->legacy, CU_STREAM_LEGACY)) == SHUNT_OK;
+}
+
 bool shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream)
 {
-    return legacy_usable() &&
-           SHUNT_CUDA_AT(SHUNT_LOG_TRACE, cuEventRecord(gpu->legacy, CU_STREAM_LEGACY)) == SHUNT_OK &&
-           SHUNT_CUDA(cuStreamWaitEvent(stream, gpu->legacy, 0)) == SHUNT_OK;
+    return shunt_gpu_mark_legacy(gpu) && SHUNT_CUDA(cuStreamWaitEvent(stream, gpu->legacy, 0)) == SHUNT_OK;
 }
 
 bool shunt_gpu_legacy_passed(struct shunt_gpu *gpu)

@@ -44,6 +44,9 @@ void shunt_gpu_leave(struct shunt_gpu_scope *scope);
  * False: it cannot be asked now, and is not waited for. Has it come so far?
  */
 bool shunt_gpu_after_legacy(struct shunt_gpu *gpu, CUstream stream);
+
+/* The same without a stream that waits: for a host that asks whether it has come so far. */
+bool shunt_gpu_mark_legacy(struct shunt_gpu *gpu);
 bool shunt_gpu_legacy_passed(struct shunt_gpu *gpu);
 
 /* Is there nothing on it, and on the streams that it waits for? Called between enter and leave. */

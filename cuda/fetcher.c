@@ -121,7 +121,8 @@ void shunt_fetcher_close(struct shunt_fetcher *fetcher)
 
 bool shunt_fetcher_free(struct shunt_fetcher *fetcher)
 {
-    return fetcher->ready && shunt_fetcher_done(fetcher) && !is_stuck(fetcher);
+    /* Where kernels wait for room for ever, copies, which need none, are the better way. */
+    return shunt_conf->room_ms != 0 && fetcher->ready && shunt_fetcher_done(fetcher) && !is_stuck(fetcher);
 }
 
 /* Of the words that suit both addresses and the length. */

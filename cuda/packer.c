@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/board.h"
 #include "base/clock.h"
 #include "base/conf.h"
 #include "cuda/pack.h"
@@ -485,10 +486,12 @@ static bool call_back(struct shunt_packer *packer)
 enum shunt_status shunt_packer_wait(struct shunt_packer *packer, CUevent event)
 {
     double since = shunt_seconds(), now;
+    unsigned spins = 0;
     CUresult result;
 
     while ((result = event ? shunt_driver.cuEventQuery(event) : shunt_driver.cuStreamQuery(packer->stream)) ==
            CUDA_ERROR_NOT_READY) {
+        shunt_board_relax(&spins);
         now = shunt_seconds();
         if (shunt_conf->room_ms == 0 || (now - since) * 1000 <= (double)shunt_conf->room_ms)
             continue;

@@ -29,7 +29,7 @@ bool shunt_source_of(struct shunt_arena *arena, const void *p, uint64_t bytes, c
     int self = shunt_arena_self(arena);
 
     if (mem->kind != SHUNT_MEM_DEVICE || shunt_device_open(arena, p, mem, &reason) == NULL ||
-        shunt_peer_open(arena, slot, &reason) != SHUNT_PEER_OPEN)
+        shunt_peer_open(arena, slot, &reason) != SHUNT_PEER_OPEN || shunt_peer_hosted(slot))
         return false;
     shunt_place_of(arena, p, bytes, mem, true, &place);
     if (place.reg == 0 || !shunt_peer_opened(arena, slot, self, place.reg))
@@ -73,7 +73,7 @@ static void ask_legacy(struct shunt_gpu *gpu)
     if (legacy.awaited != 0) {
         passed = shunt_gpu_legacy_passed(gpu) ? legacy.awaited : 0;
         legacy.awaited = passed != 0 ? 0 : legacy.awaited;
-    } else if (shunt_gpu_legacy_idle() || !shunt_gpu_after_legacy(gpu, gpu->copies)) {
+    } else if (shunt_gpu_legacy_idle() || !shunt_gpu_mark_legacy(gpu)) {
         passed = now;
     } else {
         legacy.awaited = now;

@@ -65,6 +65,7 @@ static bool keep(struct shunt_repeat *repeat, const struct shunt_call *call)
     if (shunt_device_serves(call))
         return shunt_kept_make(call, &repeat->kept);
     repeat->kept = (struct shunt_kept){ .call = *call, .types = { MPI_DATATYPE_NULL, MPI_DATATYPE_NULL } };
+    repeat->kept.call.rows = NULL; /* they end with the call that made it */
     return true;
 }
 

@@ -115,13 +115,15 @@ enum shunt_status shunt_receive_fetch(struct shunt_arena *arena, struct shunt_fe
 {
     struct shunt_parcels *theirs = shunt_arena_parcels(arena, (int)fetch->descriptor.source.slot);
 
+    /* A copy that is under way ends before anything else, even if the sender has given the message up meanwhile. */
+    if (fetch->busy)
+        return continue_pull(arena, theirs, fetch);
     switch (shunt_parcel_look(theirs, fetch->descriptor.index, fetch->descriptor.number)) {
     case SHUNT_PARCEL_EXPOSED:
         if (!fetch->failed)
             return begin_pull(arena, theirs, fetch);
         turn(theirs, fetch, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_WANTED);
         return await_sender(arena, fetch);
-    case SHUNT_PARCEL_PULLING: return continue_pull(arena, theirs, fetch);
     case SHUNT_PARCEL_WANTED:
     case SHUNT_PARCEL_MOVING: return await_sender(arena, fetch);
     case SHUNT_PARCEL_MOVED: return load(arena, theirs, fetch);
