@@ -137,9 +137,15 @@ bool shunt_gpu_in_use(void)
 
     if (now == IN_USE)
         return true;
-    if (now == FORBIDDEN || (now == NOT_MAPPED && !something_loaded(&loads)))
+    if (now == NOT_MAPPED && !something_loaded(&loads)) {
+        /* Or another thread has looked meanwhile, who tells what it has found before it tells that it has looked. */
+        now = atomic_load_explicit(&use, memory_order_acquire);
+        if (now == NOT_MAPPED)
+            return false;
+    }
+    if (now == FORBIDDEN)
         return false;
-    return look(now == MAPPED, loads);
+    return now == IN_USE || look(now == MAPPED, loads);
 }
 
 void shunt_gpu_watch(const char *path)

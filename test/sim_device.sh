@@ -76,7 +76,7 @@ none_left || fail "executors stay behind after programs that ended: $(executors)
 for signal in KILL TERM; do
     "$sim" "$device" sleep >"$here/ready" 2>&1 &
     pid=$!
-    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    for i in $(seq 1 200); do
         grep -qs ready "$here/ready" && break
         sleep 0.1
     done

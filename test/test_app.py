@@ -12,6 +12,15 @@ GOING = {**BOTH, "SUM_NONBLOCKING": "1"}
 KERNEL = "shunt_ll_U32_SUM"
 
 
+def ran_mostly(result, settings):
+    """A nonblocking call is staged if the ranks meet for the first time and one of them comes late."""
+    if settings is not GOING:
+        return result if settings is STAGED else result.ran("gpu")
+    early = {"the ranks had not met on the GPUs yet", "a rank passed host memory"}
+    assert set(result.ran("any").stats.reasons) <= early and result.stats.gpu > result.stats.paths["staged"], str(result)
+    return result
+
+
 @pytest.mark.sanitize
 @pytest.mark.parametrize("settings", [BOTH, GOING], ids=["blocking", "nonblocking"])
 def test_calls_that_wait_for_kernels(family, settings):
@@ -19,7 +28,7 @@ def test_calls_that_wait_for_kernels(family, settings):
     only when they are through, and in a circle that opens only when a kernel gives up waiting for its peer. In a third thread
     MPI_Recv goes on meanwhile."""
     result = mpirun(family, 2, "check_waits", KERNEL, "late-peer", "circles", settings=settings)
-    assert result.silent().ran("gpu").checked()["cases"] == 2
+    assert ran_mostly(result.silent(), settings).checked()["cases"] == 2
 
 
 @pytest.mark.sanitize
@@ -28,7 +37,10 @@ def test_order_captures_and_threads(family, settings):
     """Unfinished work of the null stream and of blocking streams before the call and a reader right after it; graphs
     captured in each mode, also during set-up; threads without a context."""
     result = mpirun(family, 2, "check_app", "captures", "unsynchronized", "bare-threads", settings=settings)
-    assert result.silent().ran("staged" if settings is STAGED else "gpu").checked()["cases"] == 3
+    result.silent()
+    if settings is STAGED:
+        result.ran("staged")
+    assert ran_mostly(result, settings).checked()["cases"] == 3
 
 
 @pytest.mark.parametrize("settings", [BOTH, GOING], ids=["blocking", "nonblocking"])

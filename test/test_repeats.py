@@ -78,6 +78,12 @@ def test_threads(family):
     assert ran > 100, str(result)
 
 
+def test_first_calls_of_several_threads(family):
+    """Of which one finds out that the program uses CUDA while the others ask."""
+    for _ in range(8):
+        repeat(family, 2, "threads", limit=60)
+
+
 def test_one_rank(family):
     """A copy on its GPU."""
     result = mpirun(family, 1, "check_repeats", "ways", settings={"KINDS": "D"}).good()
