@@ -294,6 +294,12 @@ static void fill_steps(struct shunt_plan_args *args, const struct shunt_plan *pl
     memcpy(args->refs, plan->refs, plan->n_refs * sizeof *plan->refs);
 }
 
+/* Address modulo 16 of what rank q sends, to this rank if blocks differ: it lies in scratch as it lies in the sender's memory. */
+static uint32_t sent_align(const struct shunt_launch *launch, uint32_t q)
+{
+    return launch->plan->spans != NULL ? launch->rows[q]->align[launch->plan->me] : launch->posts[q]->send.align % 16;
+}
+
 static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
@@ -305,7 +311,7 @@ static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *
         args->from[q] = shunt_peer_from(slot);
         args->hosted |= (uint32_t)shunt_peer_hosted(slot) << q;
         args->channel[q] = (uint8_t)shunt_peer_channel(slot);
-        args->align[q] = (uint8_t)(plan->spans != NULL ? launch->rows[q]->align[plan->me] : post->send.align % 16);
+        args->align[q] = (uint8_t)sent_align(launch, q);
         if (q == plan->me)
             args->out[q] = launch->out;
         else if (plan->flags & SHUNT_PLAN_ZERO_COPY)
@@ -339,11 +345,21 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
     return kernel_run(device->gpu, kernel, launch->grid, SHUNT_THREADS, &args);
 }
 
-/* The largest type that suits everything that this rank's kernel touches of its user's memory. */
+/* What a plan touches beside its own user's memory: what lies as in the peers' send buffers, and their receive buffers. */
+static uint64_t peers_align(const struct shunt_launch *launch)
+{
+    uint64_t all = 0;
+
+    for (uint32_t q = 0; q < launch->plan->n && !(launch->plan->flags & SHUNT_PLAN_LL); q++)
+        all |= sent_align(launch, q) | (launch->plan->flags & SHUNT_PLAN_ZERO_COPY ? launch->posts[q]->recv.align : 0);
+    return all;
+}
+
+/* The largest type that suits everything that this rank's kernel touches. */
 static enum shunt_type type_of_move(const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
-    uint64_t all = (uintptr_t)launch->in | (uintptr_t)launch->out |
+    uint64_t all = (uintptr_t)launch->in | (uintptr_t)launch->out | peers_align(launch) |
                    (plan->spans != NULL ? 0 : plan->bytes | (plan->slices > 1 ? plan->slice_bytes : 0));
 
     for (uint32_t q = 0; q < plan->n && plan->spans != NULL; q++) {

@@ -51,7 +51,7 @@ def test_copy_engines():
 
 def test_by_host_memory():
     """GPUs that do not reach each other."""
-    result, ran = check("openmpi", 3, 300, "pure", settings={"SHUNT_P2P_DISABLE": "1"}, limit=120)
+    result, ran = check("openmpi", 3, 1000, "pure", settings={"SHUNT_P2P_DISABLE": "1"}, limit=120)
     assert ran == CALLS and "by host memory between GPUs" in result.err, str(result)
 
 
