@@ -6,24 +6,8 @@
 #ifndef SHUNT_CUDA_FETCH_CUH
 #define SHUNT_CUDA_FETCH_CUH
 
-#include <gpu.cuh>
 #include "fetch_args.h"
-
-template <class T> static __device__ __forceinline__ T fetch_word(const char *p)
-{
-    if constexpr (sizeof(T) == 16)
-        return gpu_load_user_vec(p);
-    else
-        return gpu_load_user((const T *)p);
-}
-
-template <class T> static __device__ __forceinline__ void put_word(char *p, T v)
-{
-    if constexpr (sizeof(T) == 16)
-        gpu_store_vec(p, v);
-    else
-        gpu_store((T *)p, v);
-}
+#include "words.cuh"
 
 /* All loads of a round are under way before its first store: each takes as long as the links do. */
 template <class T> static __device__ __forceinline__ void fetch_words(const shunt_fetch_piece &piece)
@@ -35,22 +19,20 @@ template <class T> static __device__ __forceinline__ void fetch_words(const shun
 #pragma unroll
         for (uint32_t k = 0; k < SHUNT_FETCH_BATCH; k++)
             if (w + k * SHUNT_FETCH_THREADS < words)
-                v[k] = fetch_word<T>(piece.from + (w + k * SHUNT_FETCH_THREADS) * sizeof(T));
+                v[k] = load_word<T>(piece.from + (w + k * SHUNT_FETCH_THREADS) * sizeof(T));
 #pragma unroll
         for (uint32_t k = 0; k < SHUNT_FETCH_BATCH; k++)
             if (w + k * SHUNT_FETCH_THREADS < words)
-                put_word<T>(piece.to + (w + k * SHUNT_FETCH_THREADS) * sizeof(T), v[k]);
+                store_word<T>(piece.to + (w + k * SHUNT_FETCH_THREADS) * sizeof(T), v[k]);
     }
 }
 
-/* First the word that this launch has begun, then the look whether it has been called back, as shunt_pack does. */
+/* A thread block for each piece. */
 extern "C" __global__ void __launch_bounds__(SHUNT_FETCH_THREADS) shunt_fetch(GPU_ARGS(shunt_fetch_args) a)
 {
     const shunt_fetch_piece &piece = a.pieces[blockIdx.x];
 
-    if (threadIdx.x == 0)
-        gpu_store(&a.told[SHUNT_FETCH_BEGUN], a.launch);
-    if (gpu_load_user(&a.told[SHUNT_FETCH_RECALLED]) >= a.launch)
+    if (called_back(a.told, a.launch))
         return;
     switch (piece.width) {
     case 16: fetch_words<gpu_vec>(piece); break;

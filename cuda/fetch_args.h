@@ -10,9 +10,6 @@
 #define SHUNT_FETCH_PIECES  64
 #define SHUNT_FETCH_PIECE   16384 /* bytes, at most */
 
-/* Words in the GPU's memory between the kernel and the host, as those of pack_args.h. */
-enum { SHUNT_FETCH_BEGUN, SHUNT_FETCH_RECALLED, SHUNT_FETCH_WORDS };
-
 struct shunt_fetch_piece {
     char *to;
     const char *from;
@@ -22,7 +19,7 @@ struct shunt_fetch_piece {
 
 struct shunt_fetch_args {
     uint64_t launch; /* its number, which grows */
-    uint64_t *told;  /* SHUNT_FETCH_WORDS */
+    uint64_t *told;  /* told.h */
     uint64_t *done;  /* pinned, SHUNT_FETCH_PIECES: each block writes the number when its piece is there */
     struct shunt_fetch_piece pieces[SHUNT_FETCH_PIECES];
 };

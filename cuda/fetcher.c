@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
+#include "cuda/told.h"
 
 /* The fatbin made of pack.cu, embedded by image.S. */
 extern const unsigned char shunt_pack_fatbin[];
@@ -17,9 +18,6 @@ enum {
     MOST_BYTES = 256 << 10,    /* of a copy; from there on an engine is as good */
     MOST_BY_CHAR = 4096,       /* the same if only words of less than 4 bytes are possible */
 };
-
-/* A store of a kernel needs microseconds to arrive. */
-#define ARRIVAL_NS 200000000l
 
 /* It mostly ends within microseconds. */
 #define ASK_SECONDS 0.01
@@ -65,7 +63,7 @@ static enum shunt_status make_graph(struct shunt_fetcher *fetcher)
 /* Asking for the occupancy loads the kernel completely. */
 static enum shunt_status load(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu)
 {
-    static const uint64_t none[SHUNT_FETCH_WORDS];
+    static const uint64_t none[SHUNT_TOLD_WORDS];
     int blocks, low = 0, high = 0;
     enum shunt_status status = SHUNT_CUDA(cuModuleLoadData(&fetcher->module, shunt_pack_fatbin));
 
@@ -207,7 +205,7 @@ static bool has_begun(const struct shunt_fetcher *fetcher, struct shunt_gpu *gpu
 {
     uint64_t begun;
 
-    return copy_words(gpu, (CUdeviceptr)&begun, fetcher->told + SHUNT_FETCH_BEGUN * sizeof begun, sizeof begun) !=
+    return copy_words(gpu, (CUdeviceptr)&begun, fetcher->told + SHUNT_TOLD_BEGUN * sizeof begun, sizeof begun) !=
                SHUNT_OK ||
            begun == fetcher->args.launch;
 }
@@ -235,11 +233,11 @@ enum shunt_status shunt_fetcher_hurry(struct shunt_fetcher *fetcher, struct shun
     double waited = shunt_seconds() - fetcher->since;
     if (shunt_conf->room_ms == 0 || waited * 1000 <= (double)shunt_conf->room_ms || has_begun(fetcher, gpu))
         return SHUNT_AGAIN;
-    enum shunt_status status = copy_words(gpu, fetcher->told + SHUNT_FETCH_RECALLED * sizeof(uint64_t),
+    enum shunt_status status = copy_words(gpu, fetcher->told + SHUNT_TOLD_RECALLED * sizeof(uint64_t),
                                           (CUdeviceptr)&fetcher->args.launch, sizeof fetcher->args.launch);
     if (status != SHUNT_OK)
         return SHUNT_AGAIN;
-    nanosleep(&(struct timespec){ .tv_nsec = ARRIVAL_NS }, NULL);
+    nanosleep(&(struct timespec){ .tv_nsec = SHUNT_TOLD_ARRIVAL_NS }, NULL);
     if (has_begun(fetcher, gpu))
         SHUNT_CUDA(cuStreamSynchronize(fetcher->stream));
     else

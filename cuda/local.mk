@@ -52,6 +52,7 @@ cuda_sources += \
 	%reldir%/shm.h \
 	%reldir%/stage.c \
 	%reldir%/stage.h \
+	%reldir%/told.h \
 	%reldir%/types.c \
 	%reldir%/types.h \
 	%reldir%/vmm.c \
@@ -79,7 +80,9 @@ pack_sources = \
 	%reldir%/fetch_args.h \
 	%reldir%/gpu.cuh \
 	%reldir%/pack.cu \
-	%reldir%/pack_args.h
+	%reldir%/pack_args.h \
+	%reldir%/told.h \
+	%reldir%/words.cuh
 
 EXTRA_DIST += $(kernel_sources) $(pack_sources)
 CLEANFILES += %reldir%/kernels.fatbin %reldir%/pack.fatbin

@@ -8,6 +8,7 @@
 #include <gpu.cuh>
 #include "fetch.cuh"
 #include "pack_args.h"
+#include "words.cuh"
 
 template <class N> static __device__ __forceinline__ N divide(N n, const shunt_kdiv &d)
 {
@@ -77,22 +78,6 @@ template <class N> static __device__ __forceinline__ int64_t find_place(const sh
     return place + (int64_t)rest * a.extent;
 }
 
-template <class T> static __device__ __forceinline__ T load_word(const char *p)
-{
-    if constexpr (sizeof(T) == 16)
-        return gpu_load_user_vec(p);
-    else
-        return gpu_load_user((const T *)p);
-}
-
-template <class T> static __device__ __forceinline__ void store_word(char *p, T v)
-{
-    if constexpr (sizeof(T) == 16)
-        gpu_store_vec(p, v);
-    else
-        gpu_store((T *)p, v);
-}
-
 /* Words w, w + threads, ...: all loads are under way before the first store. */
 template <class T, bool packing, int n>
 static __device__ __forceinline__ void move(const shunt_pack_args &a, uint64_t w, uint64_t threads, char *const *lying)
@@ -136,20 +121,9 @@ template <bool packing> static __device__ __attribute__((noinline)) void move_wi
     move_all<uint64_t, packing, 1>(a);
 }
 
-/*
- * First the word that this launch has begun, then the look whether it has been called back: as room.c says. A launch that has
- * been called back must touch nothing, since what it was to move may be gone.
- */
-static __device__ __forceinline__ bool called_back(const shunt_pack_args &a)
-{
-    if (threadIdx.x == 0)
-        gpu_store(&a.told[SHUNT_PACK_BEGUN], a.launch);
-    return gpu_load_user(&a.told[SHUNT_PACK_RECALLED]) >= a.launch;
-}
-
 template <bool packing> static __device__ __forceinline__ void run(const shunt_pack_args &a)
 {
-    if (called_back(a))
+    if (called_back(a.told, a.launch))
         return;
     if (a.wide)
         move_wide<packing>(a);

@@ -39,18 +39,12 @@ struct shunt_knest {
     struct shunt_kloop loops[SHUNT_PACK_LOOPS];
 };
 
-/*
- * Words in the GPU's memory between a kernel and the host, each the number of a launch, which grows: the last whose first
- * block has begun, and the last that has been called back.
- */
-enum { SHUNT_PACK_BEGUN, SHUNT_PACK_RECALLED, SHUNT_PACK_WORDS };
-
 /* How the list is given. */
 enum { SHUNT_PACK_NESTED, SHUNT_PACK_UNIFORM, SHUNT_PACK_BLOCKS };
 
 struct shunt_pack_args {
     uint64_t launch;     /* its number */
-    uint64_t *told;      /* SHUNT_PACK_WORDS */
+    uint64_t *told;      /* told.h */
     char *base;        /* of an element; packed positions count from it */
     char *packed;      /* where the first of the words lies */
     uint64_t first;    /* word, from there on ... */

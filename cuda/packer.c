@@ -11,6 +11,7 @@
 #include "base/conf.h"
 #include "cuda/pack.h"
 #include "cuda/pack_args.h"
+#include "cuda/told.h"
 
 _Static_assert(SHUNT_PACK_LOOPS == SHUNT_LOOPS, "kernels and patterns have the same number of loops");
 
@@ -19,9 +20,6 @@ extern const unsigned char shunt_pack_fatbin[];
 extern const unsigned long shunt_pack_fatbin_size;
 
 enum { MAX_PIECES = 64 };
-
-/* A store of a kernel needs microseconds to arrive. */
-#define ARRIVAL_NS 200000000l
 
 static struct shunt_packer packers[SHUNT_GPUS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -56,7 +54,7 @@ static enum shunt_status load_kernel(struct shunt_packer *packer, const char *na
 
 static enum shunt_status make_words(struct shunt_packer *packer)
 {
-    static const uint64_t none[SHUNT_PACK_WORDS];
+    static const uint64_t none[SHUNT_TOLD_WORDS];
     enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&packer->told, sizeof none));
 
     packer->launch = 0;
@@ -464,7 +462,7 @@ static bool has_begun(struct shunt_packer *packer)
 {
     uint64_t begun;
 
-    return !copy_word(packer, (CUdeviceptr)&begun, packer->told + SHUNT_PACK_BEGUN * sizeof begun) ||
+    return !copy_word(packer, (CUdeviceptr)&begun, packer->told + SHUNT_TOLD_BEGUN * sizeof begun) ||
            begun == packer->launch;
 }
 
@@ -472,9 +470,9 @@ static bool has_begun(struct shunt_packer *packer)
 static bool call_back(struct shunt_packer *packer)
 {
     if (has_begun(packer) ||
-        !copy_word(packer, packer->told + SHUNT_PACK_RECALLED * sizeof(uint64_t), (CUdeviceptr)&packer->launch))
+        !copy_word(packer, packer->told + SHUNT_TOLD_RECALLED * sizeof(uint64_t), (CUdeviceptr)&packer->launch))
         return false;
-    nanosleep(&(struct timespec){ .tv_nsec = ARRIVAL_NS }, NULL);
+    nanosleep(&(struct timespec){ .tv_nsec = SHUNT_TOLD_ARRIVAL_NS }, NULL);
     if (has_begun(packer))
         SHUNT_CUDA(cuStreamSynchronize(packer->stream));
     else

@@ -23,7 +23,7 @@ struct shunt_packer {
     CUfunction pack, unpack;
     unsigned processors;
     CUstream stream;      /* kernels, and copies when those have ended */
-    CUdeviceptr told;     /* SHUNT_PACK_WORDS */
+    CUdeviceptr told;     /* told.h */
     uint64_t launch;      /* number of the last */
     bool stuck;           /* it has been called back, and is still there */
     CUdeviceptr buffer; /* packed data on its way; 0: none yet */
