@@ -39,8 +39,8 @@ static const struct row {
 };
 enum { NROWS = sizeof rows / sizeof rows[0] };
 
-/* Names that begin with SHUNT_ and belong to others: the simulated GPU; the front, before it can read settings. */
-static const char *const foreign[] = {"SHUNT_SIM_*", "SHUNT_ENGINE_DIR"};
+/* Names that begin with SHUNT_ and belong to others: the simulated GPU; UCX; the front, before it can read settings. */
+static const char *const foreign[] = {"SHUNT_SIM_*", "SHUNT_UCX_*", "SHUNT_ENGINE_DIR"};
 
 static struct shunt_conf defaults; /* filled by load_defaults before anything of this object runs */
 const struct shunt_conf *shunt_conf = &defaults;

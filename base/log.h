@@ -31,7 +31,8 @@ enum shunt_log_level { SHUNT_LOG_OFF, SHUNT_LOG_WARN, SHUNT_LOG_INFO, SHUNT_LOG_
     X(cuda, "driver, contexts, memory, IPC, kernels")                                              \
     X(message, "messages between the GPUs of a node")                                              \
     X(stage, "copies through host memory")                                                         \
-    X(topo, "how the GPUs are joined")
+    X(topo, "how the GPUs are joined")                                                             \
+    X(net, "UCX, and GPUs on several nodes")
 
 enum { SHUNT_LOG_LINES = 32 }; /* different lines of shunt_log_always in one process, the rest is not shown */
 

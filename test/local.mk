@@ -98,6 +98,13 @@ check_PROGRAMS += %reldir%/unit/steps
 %canon_reldir%_unit_steps_SOURCES = %reldir%/unit/steps.c
 %canon_reldir%_unit_steps_LDADD = libbase.la
 
+if HAVE_UCX
+# Processes that talk by UCX
+check_PROGRAMS += %reldir%/unit/net
+%canon_reldir%_unit_net_SOURCES = %reldir%/unit/net.c
+%canon_reldir%_unit_net_LDADD = libucx.la libbase.la $(CMOCKA_LIBS)
+endif
+
 if HAVE_CUDA
 # What peers have of each other; the driver and the arena are the test's
 check_PROGRAMS += %reldir%/unit/mailbox %reldir%/unit/registry
