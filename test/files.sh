@@ -3,7 +3,7 @@
 # doc/design.md has a line for every file of the folders of the sources, and no line for a file that is gone.
 cd "${srcdir:-$(dirname "$0")/..}" || exit 1
 
-there=$(find base coll cuda pt2pt examples front include mpi sim tools topo -type f \
+there=$(find base coll cuda pt2pt examples front include mpi sim tools topo ucx -type f \
     ! -name local.mk ! -name kernels.mk ! -name '*.pyc' ! -name '.*' | sort)
 told=$(sed -n '/^## 11\. /,$s/^| \(`.*`\) | .*/\1/p' doc/design.md | tr -d '`' | tr ' ' '\n' | sort)
 
