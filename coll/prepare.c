@@ -133,9 +133,8 @@ static uint64_t received_bytes(const struct shunt_task *task, int n, int me)
     return bytes;
 }
 
-enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board,
-                                     const struct shunt_device *device, const struct shunt_task *task,
-                                     struct shunt_post *post)
+void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
+                         const struct shunt_task *task, struct shunt_post *post)
 {
     int n = shunt_board_size(board), me = shunt_board_rank(board);
     uint64_t bytes = received_bytes(task, n, me), block = task->count * shunt_type_size(task->type);
@@ -153,12 +152,19 @@ enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shu
     };
     shunt_place_of(arena, task->recv, bytes, &task->recv_mem, large, &post->recv);
     post->send = (struct shunt_place){ .align = (uint32_t)((uintptr_t)task->send % 256), .id = task->send_mem.id };
+}
+
+enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board,
+                                     const struct shunt_device *device, const struct shunt_task *task,
+                                     struct shunt_post *post)
+{
+    shunt_prepare_offer(arena, board, device, task, post);
     if (task->spans == NULL)
         return SHUNT_REASON_NONE;
     struct shunt_row *row = shunt_row_take(arena, post);
     if (row == NULL)
         return SHUNT_REASON_BOARD_FULL;
-    shunt_row_fill(task, n, row);
+    shunt_row_fill(task, shunt_board_size(board), row);
     return SHUNT_REASON_NONE;
 }
 

@@ -17,6 +17,10 @@ struct shunt_prepared {
 /* Device, the peers' scratch, order behind the application's work. NONE or why this rank cannot take part. */
 enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, struct shunt_prepared *prepared);
 
+/* The same without the row of a task whose blocks differ: only so that a large buffer is offered to the peers. */
+void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
+                         const struct shunt_task *task, struct shunt_post *post);
+
 /* What this rank posts, for a post that will arrive. NONE, or why there is none. */
 enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
                                      const struct shunt_task *task, struct shunt_post *post);

@@ -9,6 +9,7 @@
 #include "coll/helper.h"
 #include "coll/mismatch.h"
 #include "coll/prepare.h"
+#include "coll/rows.h"
 #include "coll/select.h"
 #include "cuda/copies.h"
 
@@ -21,6 +22,7 @@ struct shunt_start {
     struct shunt_prepared prepared;
     struct shunt_arena *arena;
     struct shunt_board *board;
+    struct shunt_spans spans; /* of the task, if its blocks differ */
     pthread_t caller;         /* began it */
     struct shunt_start *next; /* in the pool */
 };
@@ -87,6 +89,10 @@ static enum shunt_status arrive(struct shunt_start *start, const struct shunt_ta
 
     shunt_prepare_work(task, prepared, &start->work);
     start->work.detached = true;
+    if (task->spans != NULL) { /* the caller's end with the call */
+        start->spans = *task->spans;
+        start->work.spans = &start->spans;
+    }
     *reason = shunt_prepare_post(start->arena, start->board, prepared->device, task, &post);
     if (*reason != SHUNT_REASON_NONE) {
         shunt_board_pass(start->board);
@@ -227,16 +233,20 @@ enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcom
 
 static bool agree(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
 {
+    const struct shunt_arena *arena = context;
+    struct shunt_row_mismatch mismatch;
     unsigned long long a, b;
 
-    (void)context;
     for (int i = 1; i < n; i++) {
         if (shunt_posts_differ(posts[0], posts[i], &a, &b) != NULL) {
             verdict->reason = SHUNT_REASON_MISMATCH;
             return false;
         }
     }
-    return true;
+    if (!shunt_rows_any(posts, n) || !shunt_rows_differ(arena, posts, n, &mismatch))
+        return true;
+    verdict->reason = SHUNT_REASON_MISMATCH;
+    return false;
 }
 
 static enum shunt_reason await_agreement(struct shunt_waiter *w, struct shunt_round *round)
@@ -272,10 +282,14 @@ enum shunt_reason shunt_coll_agree(struct shunt_arena *arena, struct shunt_board
         return reason;
     }
     /* A buffer is offered to the peers on its second use, and of this one it is known that there will be one. */
-    for (int use = 0; use < 2; use++)
-        shunt_prepare_post(arena, board, prepared.device, task, &post);
+    shunt_prepare_offer(arena, board, prepared.device, task, &post);
+    reason = shunt_prepare_post(arena, board, prepared.device, task, &post);
+    if (reason != SHUNT_REASON_NONE) {
+        shunt_board_pass(board);
+        return reason;
+    }
     post.flags |= SHUNT_POST_ASKS;
-    if (shunt_board_arrive(board, &post, agree, NULL, &round, &reason) != SHUNT_OK)
+    if (shunt_board_arrive(board, &post, agree, arena, &round, &reason) != SHUNT_OK)
         return reason;
     *sequence = round.sequence;
     reason = await_agreement(&w, &round);

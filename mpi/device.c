@@ -13,6 +13,7 @@
 #include "base/conf.h"
 #include "base/stats.h"
 #include "coll/run.h"
+#include "mpi/aside.h"
 #include "mpi/classify.h"
 #include "mpi/life.h"
 #include "mpi/operand.h"
@@ -29,6 +30,15 @@ static void poke_host(void *context)
     shunt_host.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, *(const MPI_Comm *)context, &flag, MPI_STATUS_IGNORE);
     if (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0)
         shunt_flights_look();
+}
+
+bool shunt_device_again(struct shunt_task *task)
+{
+    shunt_gpu_classify(task->send, &task->send_mem);
+    task->recv_mem = task->send_mem;
+    if (task->recv != task->send)
+        shunt_gpu_classify(task->recv, &task->recv_mem);
+    return task->send_mem.kind != SHUNT_MEM_HOST || task->recv_mem.kind != SHUNT_MEM_HOST;
 }
 
 static uint64_t bytes_of(const struct shunt_task *task)
@@ -54,72 +64,21 @@ bool shunt_device_copy(const struct shunt_task *task)
     return task->send == task->recv || shunt_gpu_copy(task->recv, task->send, bytes_of(task)) == SHUNT_OK;
 }
 
-/* What the result overwrites before it is moved to its place, and what has to be there afterwards. */
-struct aside {
-    char *at;
-    size_t bytes;
-    void *image; /* NULL: nothing */
-};
-
-/* The result is as long as the block in whose place it is made: of that, what lies behind the caller's place. */
-static bool keep_aside(const struct shunt_task *task, struct aside *aside)
-{
-    *aside = (struct aside){ 0 };
-    if (!task->home)
-        return true;
-    size_t bytes = task->spans->out[0].bytes, gap = (size_t)((char *)task->recv - (char *)task->home);
-    aside->at = (char *)task->home + (gap > bytes ? gap : bytes);
-    aside->bytes = gap < bytes ? gap : bytes;
-    if (aside->bytes == 0)
-        return true;
-    aside->image = shunt_bounce_get(aside->bytes);
-    return aside->image && shunt_stage_out(aside->image, aside->at, aside->bytes) == SHUNT_OK;
-}
-
-static void drop_aside(struct aside *aside)
-{
-    if (aside->image)
-        shunt_bounce_put(aside->image, aside->bytes);
-}
-
-/* To the caller's place; if that and where the result is overlap, by way of the host. */
-static enum shunt_status move_result(const struct shunt_task *task)
-{
-    const char *from = task->recv;
-    char *to = task->home;
-    size_t bytes = task->spans->out[0].bytes, gap = (size_t)(from - to);
-
-    if (from == to || bytes == 0)
-        return SHUNT_OK;
-    if (gap >= bytes)
-        return shunt_gpu_copy(to, from, bytes);
-    void *image = shunt_bounce_get(bytes);
-    if (!image)
-        return SHUNT_ERR_MEMORY;
-    enum shunt_status status = shunt_stage_out(image, from, bytes);
-    if (status == SHUNT_OK)
-        status = shunt_stage_in(to, image, bytes);
-    shunt_bounce_put(image, bytes);
-    return status;
-}
-
 static enum shunt_status run_task(const struct shunt_comm *comm, const struct shunt_task *task,
                                   const struct shunt_progress *progress, struct shunt_outcome *outcome)
 {
-    struct aside aside;
+    struct shunt_aside aside;
     enum shunt_status status = SHUNT_PASS;
 
-    if (keep_aside(task, &aside)) {
+    if (shunt_aside_keep(task, &aside)) {
         status = shunt_coll_run(shunt_life_arena(), comm->board, task, progress, outcome);
     } else {
         outcome->reason = SHUNT_REASON_CONTEXT;
         shunt_board_pass(comm->board);
     }
-    if (status == SHUNT_OK && task->home)
-        status = move_result(task);
-    if (status == SHUNT_OK && aside.image)
-        status = shunt_stage_in(aside.at, aside.image, aside.bytes);
-    drop_aside(&aside);
+    if (status == SHUNT_OK)
+        status = shunt_aside_settle(&aside);
+    shunt_aside_drop(&aside);
     return status;
 }
 
@@ -291,10 +250,13 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
                        struct shunt_task *task, enum shunt_reason *reason)
 {
     const unsigned coll = shunt_call_coll(shunt_call_family(call->id));
-    const struct shunt_collective *shape = &shunt_collectives[coll];
-    const bool one_buffer = shape->traits & SHUNT_TRAIT_ONE_BUFFER, rooted = shunt_coll_rooted(coll);
     struct side send, recv;
 
+    *reason = SHUNT_REASON_NONE;
+    if (coll >= SHUNT_NCOLLS) /* a barrier has no buffers */
+        return false;
+    const struct shunt_collective *shape = &shunt_collectives[coll];
+    const bool one_buffer = shape->traits & SHUNT_TRAIT_ONE_BUFFER, rooted = shunt_coll_rooted(coll);
     *reason = SHUNT_REASON_NO_ALGORITHM;
     *task = (struct shunt_task){ .coll = coll, .root = rooted ? call->root : 0,
                                  .send_mem = { .device = -1 }, .recv_mem = { .device = -1 } };
@@ -303,7 +265,7 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
     if (comm->intercomm || (rooted && (call->root < 0 || call->root >= comm->size)))
         return false;
     if (shunt_spans_may(coll) && (coll != SHUNT_COLL_REDUCE_SCATTER || common_count(call, comm->size) < 0))
-        return spans && shunt_spans_task(call, comm, spans, task, reason);
+        return shunt_spans_task(call, comm, spans, task, reason);
     find_sides(call, shape, comm, &send, &recv);
     if (one_buffer)
         send = recv;
@@ -326,13 +288,6 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
     if (*reason == SHUNT_REASON_NONE && both && !task->in_place && task->send == task->recv)
         *reason = SHUNT_REASON_ALIASED;
     return true;
-}
-
-bool shunt_device_serves(const struct shunt_call *call)
-{
-    unsigned coll = shunt_call_coll(shunt_call_family(call->id));
-
-    return coll < SHUNT_NCOLLS && (!shunt_spans_may(coll) || coll == SHUNT_COLL_REDUCE_SCATTER);
 }
 
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc)

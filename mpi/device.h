@@ -17,16 +17,15 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
                       enum shunt_reason *reason, int *rc);
 
 /*
- * Understand a collective. *spans becomes the task's if its blocks differ, and must live as long as that; NULL: such calls are
- * not understood. *reason: why no kernel can run it, as far as this rank sees.
+ * Understand a collective. *spans becomes the task's if its blocks differ, and must live as long as that. *reason: why no kernel can run it, as far as this rank sees.
  * False: there is nothing for the GPUs in it (all is surely on host memory: *reason is NONE), or the host has to say that it
  * is wrong.
  */
 bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_spans *spans,
                        struct shunt_task *task, enum shunt_reason *reason);
 
-/* Can a call of this collective be understood without spans? */
-bool shunt_device_serves(const struct shunt_call *call);
+/* Look where the buffers of a task are that was understood before: other memory may lie there. False: on host memory. */
+bool shunt_device_again(struct shunt_task *task);
 
 /*
  * Run a blocking collective that may have device memory. Takes the step, too. False also if there is none on this rank

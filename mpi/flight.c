@@ -11,6 +11,7 @@
 #include "base/conf.h"
 #include "base/stats.h"
 #include "coll/start.h"
+#include "mpi/aside.h"
 #include "mpi/device.h"
 #include "mpi/float16.h"
 #include "mpi/image.h"
@@ -40,6 +41,7 @@ struct flight {
     enum stage stage;
     struct shunt_start *start; /* of GOING */
     struct shunt_kept kept;
+    struct shunt_aside aside; /* of GOING */
     enum shunt_coll coll;
     uint64_t bytes;
     struct shunt_operation *operation; /* of STAGED: the images; NULL if there are none. Of starts `persistent` */
@@ -123,6 +125,7 @@ static void end_flight(struct flight *flight, int error)
     MPI_Request face = flight->face;
 
     take_out(flight);
+    shunt_aside_drop(&flight->aside);
     if (flight->persistent) {
         __atomic_store_n(&flight->persistent->error, error, __ATOMIC_RELEASE); /* as below */
         free(flight);
@@ -152,7 +155,8 @@ static void start_staged(struct flight *flight, enum shunt_reason reason)
     flight->stage = STAGED;
     flight->operation = operation;
     flight->host = operation->request.handle;
-    shunt_tally_staged(&operation->repeat->kept.call, &operation->images, reason);
+    if (operation->images.send.staged || operation->images.recv.staged)
+        shunt_tally_staged(&operation->repeat->call, &operation->images, reason);
     int rc = shunt_images_fill(&operation->images) == SHUNT_OK ? shunt_host.Start(&flight->host) : MPI_ERR_OTHER;
     if (rc != MPI_SUCCESS)
         end_flight(flight, rc);
@@ -186,6 +190,7 @@ static void stage_flight(struct flight *flight)
 
     shunt_start_end(flight->start, &outcome);
     flight->start = NULL;
+    shunt_aside_drop(&flight->aside);
     if (shunt_device_bereft(board, outcome.reason))
         end_flight(flight, MPI_ERR_OTHER);
     else
@@ -237,6 +242,8 @@ static void land(struct flight *flight)
     enum shunt_status status = shunt_start_end(flight->start, &outcome);
 
     flight->start = NULL;
+    if (status == SHUNT_OK)
+        status = shunt_aside_settle(&flight->aside);
     if (status == SHUNT_OK)
         count_run(flight, SHUNT_PATH_GPU + outcome.algo);
     if (status == SHUNT_OK && outcome.lingered)
@@ -336,6 +343,7 @@ static void drop_flight(struct flight *flight)
 {
     shunt_host.Grequest_complete(flight->face);
     shunt_host.Request_free(&flight->face);
+    shunt_aside_drop(&flight->aside);
     free(flight);
 }
 
@@ -375,6 +383,21 @@ static int enter_flight(struct flight *flight, MPI_Request *handle)
     return rc;
 }
 
+/* On the board: answers why not. The step there is taken, whatever becomes of it. */
+static enum shunt_reason start_flight(struct flight *flight, struct shunt_board *board, const struct shunt_task *task,
+                                      const struct shunt_progress *progress)
+{
+    enum shunt_reason reason;
+
+    if (!shunt_aside_keep(task, &flight->aside)) {
+        shunt_board_pass(board);
+        return SHUNT_REASON_CONTEXT;
+    }
+    return shunt_coll_start(shunt_life_arena(), board, task, progress, &flight->start, &reason) == SHUNT_OK
+               ? SHUNT_REASON_NONE
+               : reason;
+}
+
 static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct shunt_task *task, int *rc,
                   enum shunt_reason *reason)
 {
@@ -393,8 +416,8 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
         } else {
             *reason = SHUNT_REASON_CONTEXT;
         }
-    } else if (shunt_coll_start(shunt_life_arena(), comm->board, task, &progress, &flight->start, reason) == SHUNT_OK) {
-        *reason = SHUNT_REASON_NONE;
+    } else {
+        *reason = start_flight(flight, comm->board, task, &progress);
     }
     if (*reason != SHUNT_REASON_NONE) {
         shunt_kept_release(&flight->kept);
@@ -412,10 +435,11 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
 bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *reason)
 {
     struct shunt_comm *comm = shunt_comm_get(call->comm);
+    struct shunt_spans spans;
     struct shunt_task task;
 
     *reason = SHUNT_REASON_NO_ALGORITHM;
-    if (!comm || !shunt_device_serves(call) || !shunt_device_task(call, comm, NULL, &task, reason)) {
+    if (!comm || !shunt_device_task(call, comm, &spans, &task, reason)) {
         if (comm)
             shunt_board_pass(comm->board);
         return false;
@@ -435,25 +459,19 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
 /* On the GPUs; answers why not. */
 static enum shunt_reason try_start(struct flight *flight, struct shunt_repeat *repeat)
 {
-    struct shunt_progress progress = shunt_device_progress(&repeat->kept.call);
-    enum shunt_reason reason = repeat->reason;
-    struct shunt_task task;
+    struct shunt_progress progress = shunt_device_progress(&repeat->call);
+    struct shunt_task *task = &repeat->task;
 
-    if (reason != SHUNT_REASON_NONE)
-        return reason;
-    /* Other memory may lie at that address by now. */
-    if (!shunt_device_task(&repeat->kept.call, &repeat->comm, NULL, &task, &reason) && reason == SHUNT_REASON_NONE)
-        reason = SHUNT_REASON_MIXED_BUFFERS;
-    if (reason != SHUNT_REASON_NONE) {
+    if (repeat->reason != SHUNT_REASON_NONE)
+        return repeat->reason;
+    if (!shunt_device_again(task)) {
         shunt_board_pass(repeat->comm.board);
-        return reason;
+        return SHUNT_REASON_MIXED_BUFFERS;
     }
-    flight->bytes = task.count * shunt_type_size(task.type);
-    if (repeat->comm.size > 1) {
-        shunt_coll_start(shunt_life_arena(), repeat->comm.board, &task, &progress, &flight->start, &reason);
-        return reason;
-    }
-    if (!shunt_device_copy(&task))
+    flight->bytes = task->count * shunt_type_size(task->type);
+    if (repeat->comm.size > 1)
+        return start_flight(flight, repeat->comm.board, task, &progress);
+    if (!shunt_device_copy(task))
         return SHUNT_REASON_CONTEXT;
     flight->stage = ENDED;
     count_run(flight, SHUNT_PATH_LOCAL);
@@ -462,7 +480,7 @@ static enum shunt_reason try_start(struct flight *flight, struct shunt_repeat *r
 
 int shunt_flight_start(struct shunt_operation *operation)
 {
-    const unsigned family = shunt_call_family(operation->repeat->kept.call.id);
+    const unsigned family = shunt_call_family(operation->repeat->call.id);
     struct flight *flight = make_flight(operation->request.comm, shunt_call_coll(family));
 
     if (!flight)

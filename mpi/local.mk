@@ -4,6 +4,8 @@
 mpi_sources += \
 	%reldir%/access.c \
 	%reldir%/access.h \
+	%reldir%/aside.c \
+	%reldir%/aside.h \
 	%reldir%/call.h \
 	%reldir%/classify.c \
 	%reldir%/classify.h \

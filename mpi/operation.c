@@ -154,15 +154,22 @@ static enum shunt_status prepare_operation(struct shunt_call *call, enum shunt_r
     return status;
 }
 
-enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,
-                                       struct shunt_operation **operation_p)
+static struct shunt_operation *new_operation(const struct shunt_call *call)
 {
     struct shunt_operation *operation = calloc(1, sizeof *operation);
 
+    if (operation)
+        operation->request = (struct shunt_request){ .comm = call->comm, .persistent = persistent_forms[call->id] };
+    return operation;
+}
+
+enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,
+                                       struct shunt_operation **operation_p)
+{
+    struct shunt_operation *operation = new_operation(call);
+
     if (!operation)
         return SHUNT_ERR_MEMORY;
-    operation->request.comm = call->comm;
-    operation->request.persistent = persistent_forms[call->id];
     operation->by_status = tells_by_status(shunt_call_family(call->id));
     enum shunt_status status = prepare_operation(call, reason, operation);
     if (status == SHUNT_OK)
@@ -229,6 +236,8 @@ static bool make_repeated(struct shunt_call *call, int *rc, void **kept)
     }
     shunt_flights_before(call->comm);
     bool done = stage_issue(call, repeat ? SHUNT_REASON_NONE : SHUNT_REASON_PEER_VETO, rc, kept);
+    if (!done && !*kept && repeat && repeat->reason == SHUNT_REASON_NONE)
+        *kept = new_operation(call); /* nothing of it is to be copied on this rank, and it flies with the others all the same */
     struct shunt_operation *operation = *kept;
     if (done || !operation || !repeat) {
         shunt_repeat_release(repeat);

@@ -8,12 +8,15 @@
 #include "mpi/device.h"
 #include "mpi/life.h"
 
+static const bool rows_forms[SHUNT_NCALLS] = { SHUNT_CALL_ROWS };
+
 /* Why this rank cannot take part, as far as it knows alone. */
-static enum shunt_reason find_obstacle(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_task *task)
+static enum shunt_reason find_obstacle(const struct shunt_call *call, const struct shunt_comm *comm,
+                                       struct shunt_repeat *repeat)
 {
     enum shunt_reason reason = SHUNT_REASON_NONE;
 
-    if (!shunt_device_serves(call) || !shunt_device_task(call, comm, NULL, task, &reason))
+    if (!shunt_device_task(call, comm, &repeat->spans, &repeat->task, &reason))
         return reason != SHUNT_REASON_NONE ? reason : SHUNT_REASON_NO_ALGORITHM;
     if (shunt_life_arena())
         shunt_arena_set_device_used(shunt_life_arena());
@@ -37,36 +40,23 @@ static enum shunt_reason open_board(struct shunt_repeat *repeat, const struct sh
                : SHUNT_REASON_BOARD_FULL;
 }
 
-static enum shunt_reason ask_all(struct shunt_repeat *repeat, const struct shunt_call *call, const struct shunt_comm *comm,
-                                 const struct shunt_task *task)
+static enum shunt_reason ask_all(struct shunt_repeat *repeat, const struct shunt_call *call, const struct shunt_comm *comm)
 {
     struct shunt_progress progress = shunt_device_progress(call);
     uint64_t sequence;
 
-    enum shunt_reason reason = shunt_coll_agree(shunt_life_arena(), comm->board, task, &progress, &sequence);
+    enum shunt_reason reason = shunt_coll_agree(shunt_life_arena(), comm->board, &repeat->task, &progress, &sequence);
     return reason == SHUNT_REASON_NONE ? open_board(repeat, comm, sequence) : reason;
 }
 
 static void decide(struct shunt_repeat *repeat, const struct shunt_call *call, struct shunt_comm *comm)
 {
-    struct shunt_task task;
-
     repeat->comm = (struct shunt_comm){ .handle = comm->handle, .size = comm->size, .rank = comm->rank };
-    repeat->reason = find_obstacle(call, comm, &task);
+    repeat->reason = find_obstacle(call, comm, repeat);
     if (repeat->reason == SHUNT_REASON_NONE && comm->size > 1)
-        repeat->reason = ask_all(repeat, call, comm, &task);
+        repeat->reason = ask_all(repeat, call, comm);
     else
         shunt_board_pass(comm->board);
-}
-
-/* Of those that are always staged the host keeps what it needs. */
-static bool keep(struct shunt_repeat *repeat, const struct shunt_call *call)
-{
-    if (shunt_device_serves(call))
-        return shunt_kept_make(call, &repeat->kept);
-    repeat->kept = (struct shunt_kept){ .call = *call, .types = { MPI_DATATYPE_NULL, MPI_DATATYPE_NULL } };
-    repeat->kept.call.rows = NULL; /* they end with the call that made it */
-    return true;
 }
 
 struct shunt_repeat *shunt_repeat_make(const struct shunt_call *call)
@@ -74,14 +64,16 @@ struct shunt_repeat *shunt_repeat_make(const struct shunt_call *call)
     struct shunt_comm *comm = shunt_comm_get(call->comm);
     struct shunt_repeat *repeat = calloc(1, sizeof *repeat);
 
-    if (!repeat || !keep(repeat, call)) {
-        free(repeat);
+    if (!repeat) {
         if (comm)
             shunt_board_pass(comm->board);
         return NULL;
     }
+    repeat->call = *call;
+    if (rows_forms[call->id])
+        repeat->call.rows = NULL;
     /* For the host's progress, which any communicator drives: the program may free its own. */
-    repeat->kept.call.comm = MPI_COMM_SELF;
+    repeat->call.comm = MPI_COMM_SELF;
     repeat->reason = SHUNT_REASON_NOT_REGISTERED;
     if (comm)
         decide(repeat, call, comm);
@@ -93,6 +85,5 @@ void shunt_repeat_release(struct shunt_repeat *repeat)
     if (!repeat)
         return;
     shunt_board_close(repeat->comm.board);
-    shunt_kept_release(&repeat->kept);
     free(repeat);
 }

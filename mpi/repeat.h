@@ -10,12 +10,14 @@
 #ifndef SHUNT_MPI_REPEAT_H
 #define SHUNT_MPI_REPEAT_H
 
+#include "coll/task.h"
 #include "mpi/comm.h"
-#include "mpi/kept.h"
 
 struct shunt_repeat {
     enum shunt_reason reason; /* why all starts are staged, on all ranks; NONE: they need not be */
-    struct shunt_kept kept;
+    struct shunt_call call; /* without its arrays, which are the caller's; on a communicator that stays */
+    struct shunt_task task; /* that each start has */
+    struct shunt_spans spans; /* of the task, if its blocks differ */
     struct shunt_comm comm; /* size and rank of the communicator, which may be freed; its board is this operation's own */
 };
 

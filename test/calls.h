@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* All collectives by number, with their arguments in one struct, for one test program. */
+/* All collectives by number and in the form that form.h says, with their arguments in one struct, for one test program. */
 #ifndef SHUNT_TEST_CALLS_H
 #define SHUNT_TEST_CALLS_H
 
 #include <mpi.h>
 #include <stdbool.h>
 
-#define CALL_RANKS 8
+#include "test/form.h"
+
+#define CALL_RANKS 9
 
 #define CALLS(X)                                                                                   \
     X(allreduce) X(bcast) X(reduce) X(scan) X(exscan) X(reduce_scatter_block) X(reduce_scatter) X(gather) X(scatter) \
@@ -45,50 +47,68 @@ struct arguments {
 /* The call with small counts and with large ones; those with arrays have them in the type C, places in D. */
 #define RUN(_c, C, D)                                                                              \
     switch (call) {                                                                                \
-    case allreduce: return MPI_Allreduce##_c(a->send, a->recv, a->sendcount, a->type, a->op, a->comm); \
-    case bcast: return MPI_Bcast##_c(a->recv, a->recvcount, a->type, a->root, a->comm);            \
-    case reduce: return MPI_Reduce##_c(a->send, a->recv, a->sendcount, a->type, a->op, a->root, a->comm); \
-    case scan: return MPI_Scan##_c(a->send, a->recv, a->sendcount, a->type, a->op, a->comm);       \
-    case exscan: return MPI_Exscan##_c(a->send, a->recv, a->sendcount, a->type, a->op, a->comm);   \
+    case allreduce:                                                                                \
+        return FORM(Allreduce, Iallreduce, _c, a->send, a->recv, a->sendcount, a->type, a->op,     \
+            a->comm);                                                                              \
+    case bcast: return FORM(Bcast, Ibcast, _c, a->recv, a->recvcount, a->type, a->root, a->comm);  \
+    case reduce:                                                                                   \
+        return FORM(Reduce, Ireduce, _c, a->send, a->recv, a->sendcount, a->type, a->op, a->root,  \
+            a->comm);                                                                              \
+    case scan:                                                                                     \
+        return FORM(Scan, Iscan, _c, a->send, a->recv, a->sendcount, a->type, a->op, a->comm);     \
+    case exscan:                                                                                   \
+        return FORM(Exscan, Iexscan, _c, a->send, a->recv, a->sendcount, a->type, a->op,           \
+            a->comm);                                                                              \
     case reduce_scatter_block:                                                                     \
-        return MPI_Reduce_scatter_block##_c(a->send, a->recv, a->recvcount, a->type, a->op, a->comm); \
-    case reduce_scatter: return MPI_Reduce_scatter##_c(a->send, a->recv, a->recvcounts.C, a->type, a->op, a->comm); \
+        return FORM(Reduce_scatter_block, Ireduce_scatter_block, _c, a->send, a->recv,             \
+            a->recvcount, a->type, a->op, a->comm);                                                \
+    case reduce_scatter:                                                                           \
+        return FORM(Reduce_scatter, Ireduce_scatter, _c, a->send, a->recv, a->recvcounts.C,        \
+            a->type, a->op, a->comm);                                                              \
     case gather:                                                                                   \
-        return MPI_Gather##_c(a->send, a->sendcount, a->type, a->recv, a->recvcount, a->type, a->root, a->comm); \
+        return FORM(Gather, Igather, _c, a->send, a->sendcount, a->type, a->recv, a->recvcount,    \
+            a->type, a->root, a->comm);                                                            \
     case scatter:                                                                                  \
-        return MPI_Scatter##_c(a->send, a->sendcount, a->type, a->recv, a->recvcount, a->type, a->root, a->comm); \
+        return FORM(Scatter, Iscatter, _c, a->send, a->sendcount, a->type, a->recv, a->recvcount,  \
+            a->type, a->root, a->comm);                                                            \
     case allgather:                                                                                \
-        return MPI_Allgather##_c(a->send, a->sendcount, a->type, a->recv, a->recvcount, a->type, a->comm); \
+        return FORM(Allgather, Iallgather, _c, a->send, a->sendcount, a->type, a->recv,            \
+            a->recvcount, a->type, a->comm);                                                       \
     case alltoall:                                                                                 \
-        return MPI_Alltoall##_c(a->send, a->sendcount, a->type, a->recv, a->recvcount, a->type, a->comm); \
+        return FORM(Alltoall, Ialltoall, _c, a->send, a->sendcount, a->type, a->recv,              \
+            a->recvcount, a->type, a->comm);                                                       \
     case gatherv:                                                                                  \
-        return MPI_Gatherv##_c(a->send, a->sendcount, a->type, a->recv, a->recvcounts.C, a->recvdispls.D, a->type, \
-                               a->root, a->comm);                                                  \
+        return FORM(Gatherv, Igatherv, _c, a->send, a->sendcount, a->type, a->recv,                \
+            a->recvcounts.C, a->recvdispls.D, a->type, a->root, a->comm);                          \
     case scatterv:                                                                                 \
-        return MPI_Scatterv##_c(a->send, a->sendcounts.C, a->senddispls.D, a->type, a->recv, a->recvcount, a->type, \
-                                a->root, a->comm);                                                 \
+        return FORM(Scatterv, Iscatterv, _c, a->send, a->sendcounts.C, a->senddispls.D, a->type,   \
+            a->recv, a->recvcount, a->type, a->root, a->comm);                                     \
     case allgatherv:                                                                               \
-        return MPI_Allgatherv##_c(a->send, a->sendcount, a->type, a->recv, a->recvcounts.C, a->recvdispls.D, a->type, \
-                                  a->comm);                                                        \
+        return FORM(Allgatherv, Iallgatherv, _c, a->send, a->sendcount, a->type, a->recv,          \
+            a->recvcounts.C, a->recvdispls.D, a->type, a->comm);                                   \
     case alltoallv:                                                                                \
-        return MPI_Alltoallv##_c(a->send, a->sendcounts.C, a->senddispls.D, a->type, a->recv, a->recvcounts.C, \
-                                 a->recvdispls.D, a->type, a->comm);                               \
+        return FORM(Alltoallv, Ialltoallv, _c, a->send, a->sendcounts.C, a->senddispls.D,          \
+            a->type, a->recv, a->recvcounts.C, a->recvdispls.D, a->type, a->comm);                 \
     case alltoallw:                                                                                \
-        return MPI_Alltoallw##_c(a->send, a->sendcounts.C, a->senddispls.D, a->types, a->recv, a->recvcounts.C, \
-                                 a->recvdispls.D, a->types, a->comm);                              \
+        return FORM(Alltoallw, Ialltoallw, _c, a->send, a->sendcounts.C, a->senddispls.D,          \
+            a->types, a->recv, a->recvcounts.C, a->recvdispls.D, a->types, a->comm);               \
     case neighbor_allgather:                                                                       \
-        return MPI_Neighbor_allgather##_c(a->send, a->sendcount, a->type, a->recv, a->recvcount, a->type, a->comm); \
+        return FORM(Neighbor_allgather, Ineighbor_allgather, _c, a->send, a->sendcount, a->type,   \
+            a->recv, a->recvcount, a->type, a->comm);                                              \
     case neighbor_allgatherv:                                                                      \
-        return MPI_Neighbor_allgatherv##_c(a->send, a->sendcount, a->type, a->recv, a->recvcounts.C, a->recvdispls.D, \
-                                           a->type, a->comm);                                      \
+        return FORM(Neighbor_allgatherv, Ineighbor_allgatherv, _c, a->send, a->sendcount,          \
+            a->type, a->recv, a->recvcounts.C, a->recvdispls.D, a->type, a->comm);                 \
     case neighbor_alltoall:                                                                        \
-        return MPI_Neighbor_alltoall##_c(a->send, a->sendcount, a->type, a->recv, a->recvcount, a->type, a->comm); \
+        return FORM(Neighbor_alltoall, Ineighbor_alltoall, _c, a->send, a->sendcount, a->type,     \
+            a->recv, a->recvcount, a->type, a->comm);                                              \
     case neighbor_alltoallv:                                                                       \
-        return MPI_Neighbor_alltoallv##_c(a->send, a->sendcounts.C, a->senddispls.D, a->type, a->recv, \
-                                          a->recvcounts.C, a->recvdispls.D, a->type, a->comm);     \
+        return FORM(Neighbor_alltoallv, Ineighbor_alltoallv, _c, a->send, a->sendcounts.C,         \
+            a->senddispls.D, a->type, a->recv, a->recvcounts.C, a->recvdispls.D, a->type,          \
+            a->comm);                                                                              \
     default:                                                                                       \
-        return MPI_Neighbor_alltoallw##_c(a->send, a->sendcounts.C, a->senddispls.a, a->types, a->recv, \
-                                          a->recvcounts.C, a->recvdispls.a, a->types, a->comm);    \
+        return FORM(Neighbor_alltoallw, Ineighbor_alltoallw, _c, a->send, a->sendcounts.C,         \
+            a->senddispls.a, a->types, a->recv, a->recvcounts.C, a->recvdispls.a, a->types,        \
+            a->comm);                                                                              \
     }
 
 #if MPI_VERSION >= 4

@@ -140,7 +140,7 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
 staging_sources = mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
-	mpi/covered.c mpi/device.c mpi/packed.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
+	mpi/aside.c mpi/covered.c mpi/device.c mpi/packed.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
 icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/flight.c mpi/kept.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c

@@ -11,6 +11,8 @@ CALLS = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "reduce_sc
          "alltoall", "gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "neighbor_allgather",
          "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"}
 
+FORMS = ["nonblocking", "persistent"]
+
 
 def check(family, ranks, cases, *words, **more):
     """On communicators of 1 to `ranks` ranks."""
@@ -55,7 +57,22 @@ def test_by_host_memory():
     assert ran == CALLS and "by host memory between GPUs" in result.err, str(result)
 
 
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("family, ranks, cases", [("openmpi", 3, 700), ("mpich", 2, 300)])
+def test_forms(form, family, ranks, cases):
+    """What goes on after its call, and what is started several times."""
+    result, ran = check(family, ranks, cases, form, "pure", limit=120)
+    assert ran == CALLS, str(result)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_on_all_kinds(form):
+    result, ran = check("openmpi", 3, 300, form, limit=120)
+    assert len(ran) > 10 and by_name(result)[0], str(result)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", range(1, 9))
-def test_more(ranks):
-    check("openmpi", ranks, 20000, limit=3600)
+@pytest.mark.parametrize("form", ["blocking", *FORMS])
+@pytest.mark.parametrize("ranks", range(1, 10))
+def test_more(ranks, form):
+    check("openmpi", ranks, 20000, *([form] if form in FORMS else []), limit=3600)
