@@ -6,6 +6,9 @@
  * before the bit is in if it got ready, whoever comes after begins another arena, where it will find nobody of the
  * first. All ranks thus agree on the set, which is all that is needed: a communicator with a member outside has no
  * board on any of its members.
+ *
+ * With SHUNT_NODE a process is in two arenas: that of its node, and until sealing that of the machine, where all ranks
+ * meet that the launcher announced. So it is known how many of them the own node has, and nobody is waited for in vain.
  */
 #include "base/arena_layout.h"
 
@@ -68,6 +71,7 @@ static void register_self(struct shunt_arena *arena, int world_rank)
 {
     struct shared_proc *self = shared_proc(arena->shared, arena->self);
     self->process = shunt_process_self();
+    self->node = arena->node;
     cpu_set_t cpus;
     static_assert(sizeof cpus == sizeof self->cpus, "as many processors as the C library's set");
     if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
@@ -99,6 +103,34 @@ static enum shunt_status enter(struct shunt_arena *arena, int world_rank)
     return SHUNT_OK;
 }
 
+static enum shunt_status join_named(const struct shunt_identity *identity, const char *name,
+                                    struct shunt_arena **arena_p)
+{
+    struct shunt_arena *arena = calloc(1, sizeof *arena);
+    if (!arena)
+        return SHUNT_ERR_MEMORY;
+    snprintf(arena->path, sizeof arena->path, "/dev/shm/%s", name);
+    arena->local_size = identity->local_size;
+    arena->node = identity->node;
+    arena->owner = getpid();
+    pthread_mutex_init(&arena->lock, NULL);
+    enum shunt_status status;
+    do {
+        status = enter(arena, identity->world_rank);
+    } while (status == SHUNT_AGAIN);
+    if (status != SHUNT_OK) {
+        pthread_mutex_destroy(&arena->lock);
+        free(arena);
+        return status;
+    }
+    /* each process looks for free posts from a place of its own */
+    atomic_init(&arena->post_hint, (uint32_t)((uint64_t)arena->self * arena->shared->posts / arena->shared->procs));
+    shunt_info("arena", "joined %s (%016llx) as %d of %d", arena->path, (unsigned long long)arena->shared->nonce[0],
+               arena->self, arena->local_size);
+    *arena_p = arena;
+    return SHUNT_OK;
+}
+
 enum shunt_status shunt_arena_join(struct shunt_arena **arena_p)
 {
     *arena_p = NULL;
@@ -107,25 +139,14 @@ enum shunt_status shunt_arena_join(struct shunt_arena **arena_p)
     if (status != SHUNT_OK)
         return status;
     int kept = errno;
-    struct shunt_arena *arena = calloc(1, sizeof *arena);
-    if (!arena)
-        return SHUNT_ERR_MEMORY;
-    snprintf(arena->path, sizeof arena->path, "/dev/shm/%s", identity.name);
-    arena->local_size = identity.local_size;
-    arena->owner = getpid();
-    pthread_mutex_init(&arena->lock, NULL);
-    do {
-        status = enter(arena, identity.world_rank);
-    } while (status == SHUNT_AGAIN);
-    if (status == SHUNT_OK) {
-        /* each process looks for free posts from a place of its own */
-        atomic_init(&arena->post_hint,
-                    (uint32_t)((uint64_t)arena->self * arena->shared->posts / arena->shared->procs));
-        shunt_info("arena", "joined %s (%016llx) as %d of %d", arena->path,
-                   (unsigned long long)arena->shared->nonce[0], arena->self, arena->local_size);
-        *arena_p = arena;
-    } else {
-        free(arena);
+    /* the own node's first: who is counted among the machine's ranks can be found there */
+    status = join_named(&identity, identity.name, arena_p);
+    if (status == SHUNT_OK && identity.node) {
+        status = join_named(&identity, identity.machine, &(*arena_p)->machine);
+        if (status != SHUNT_OK) {
+            shunt_arena_leave(*arena_p);
+            *arena_p = NULL;
+        }
     }
     errno = kept;
     return status;
@@ -155,6 +176,8 @@ void shunt_arena_set_world(struct shunt_arena *arena, int world_rank, int world_
     /* release: who sees READY sees the rank. Fails if we are READY, or OUT: the set was sealed without us */
     atomic_compare_exchange_strong_explicit(&self->state, &state, SHARED_READY, memory_order_release,
                                             memory_order_relaxed);
+    if (arena->machine)
+        shunt_arena_set_world(arena->machine, world_rank, world_size);
 }
 
 /* Processes that registered and told their rank. */
@@ -166,11 +189,10 @@ static int count_ready(const struct shared_arena *shared, uint32_t count)
     return ready;
 }
 
-/* Set the seal as soon as all announced are ready, or after the longest wait: a rank may run without shunt. */
-static void set_seal(struct shunt_arena *arena)
+/* Set the seal as soon as `expected` are ready, or after the longest wait: a rank may run without shunt. */
+static void set_seal(struct shunt_arena *arena, int expected)
 {
     struct shared_arena *shared = arena->shared;
-    int expected = arena->local_size > 0 ? arena->local_size : arena->world_size;
     if (expected > (int)shared->procs)
         expected = (int)shared->procs;
     double end = shunt_seconds() + SEAL_WAIT_MS * 1e-3;
@@ -181,8 +203,8 @@ static void set_seal(struct shunt_arena *arena)
             return;
         int ready = count_ready(shared, roll);
         bool late = shunt_seconds() >= end;
-        if (ready == expected || late) {
-            if (late)
+        if (ready >= expected || late) {
+            if (ready < expected)
                 shunt_warn_once(SHUNT_REASON_NOT_REGISTERED, "%d of %d ranks of this node run with shunt", ready,
                                 expected);
             /* one wins; a process that takes a slot between our look and the seal makes us look again */
@@ -221,7 +243,7 @@ static void list_ranks(struct shunt_arena *arena, uint32_t count)
     memset(arena->slot_of, -1, (size_t)arena->world_size * sizeof *arena->slot_of);
     for (uint32_t slot = 0; slot < count; slot++) {
         struct shared_proc *proc = shared_proc(arena->shared, (int)slot);
-        if (atomic_load_explicit(&proc->state, memory_order_acquire) != SHARED_READY)
+        if (atomic_load_explicit(&proc->state, memory_order_acquire) != SHARED_READY || proc->node != arena->node)
             continue;
         int rank = atomic_load_explicit(&proc->world_rank, memory_order_relaxed);
         if (rank >= arena->world_size)
@@ -255,18 +277,47 @@ static void find_crowd(const struct shunt_arena *arena, uint32_t count)
     atomic_store_explicit(&crowded, ranks > processors, memory_order_relaxed);
 }
 
+/* Fix the set, which has `expected` members if all come; how many slots were given out. */
+static uint32_t close_roll(struct shunt_arena *arena, int expected)
+{
+    set_seal(arena, expected);
+    uint32_t count = atomic_load_explicit(&arena->shared->roll, memory_order_acquire) & ~SHARED_SEALED;
+    shut_out(arena->shared, count);
+    /* by everybody: the one who sealed may have been killed before it came to this */
+    shunt_arena_unlink(arena);
+    return count;
+}
+
+/* Processes of the job on this node: announced by the launcher, or those of the machine that say that they are on it. */
+static int count_expected(struct shunt_arena *arena)
+{
+    struct shunt_arena *machine = arena->machine;
+    int announced = arena->local_size > 0 ? arena->local_size : arena->world_size, found = 0;
+    if (!machine)
+        return announced;
+    uint32_t count = close_roll(machine, announced);
+    find_crowd(machine, count);
+    for (uint32_t slot = 0; slot < count; slot++) {
+        const struct shared_proc *proc = shared_proc(machine->shared, (int)slot);
+        found += proc->node == arena->node &&
+                 atomic_load_explicit(&proc->state, memory_order_acquire) == SHARED_READY;
+    }
+    return found;
+}
+
 void shunt_arena_seal(struct shunt_arena *arena)
 {
     if (arena->slot_of)
         return;
     int kept = errno;
-    set_seal(arena);
-    uint32_t count = atomic_load_explicit(&arena->shared->roll, memory_order_acquire) & ~SHARED_SEALED;
-    shut_out(arena->shared, count);
+    uint32_t count = close_roll(arena, count_expected(arena));
     list_ranks(arena, count);
-    find_crowd(arena, count);
-    /* by everybody: the one who sealed may have been killed before it came to this */
-    shunt_arena_unlink(arena);
+    if (!arena->machine)
+        find_crowd(arena, count);
+    else
+        arena->local_size = (int)count;
+    shunt_arena_leave(arena->machine);
+    arena->machine = NULL;
     shunt_info("arena", "sealed with %d of %d processes%s", count_ready(arena->shared, count), arena->local_size,
                shunt_arena_crowded() ? ", more than processors" : "");
     errno = kept;
@@ -318,6 +369,11 @@ int shunt_arena_set_device_used(struct shunt_arena *arena)
 bool shunt_arena_device_used(const struct shunt_arena *arena)
 {
     return atomic_load_explicit(&arena->shared->device_used, memory_order_relaxed);
+}
+
+void shunt_arena_node(const struct shunt_arena *arena, uint64_t number[2])
+{
+    memcpy(number, arena->shared->nonce, sizeof arena->shared->nonce);
 }
 
 void *shunt_arena_card(const struct shunt_arena *arena, int slot)
@@ -410,6 +466,7 @@ void shunt_arena_leave(struct shunt_arena *arena)
     if (!arena)
         return;
     int kept = errno;
+    shunt_arena_leave(arena->machine);
     if (arena->owner == getpid()) {
         /* sequentially consistent, as the looks at the others': of the last two to leave one sees both gone */
         atomic_store(&shared_proc(arena->shared, arena->self)->left, 1);

@@ -63,6 +63,7 @@ struct shared_proc {
     _Atomic int32_t world_rank;
     _Atomic int32_t channel; /* 1 + its number among those that used device memory; 0: did not */
     _Atomic uint32_t doze;   /* see doze.c */
+    uint64_t node;           /* of its identity: only those of one node are in each other's set */
     struct shunt_process process;
     _Alignas(SHARED_LINE) uint64_t cpus[16]; /* that it may run on, a bit each */
 };
@@ -133,7 +134,7 @@ struct shared_pool {
 
 /* ---- the whole ---- */
 
-#define SHARED_MAGIC  0x33616e6572417374u /* changes with the layout */
+#define SHARED_MAGIC  0x34616e6572417374u /* changes with the layout */
 #define SHARED_SEALED 0x80000000u
 
 struct shared_arena {
@@ -175,6 +176,8 @@ struct shunt_arena {
     ino_t inode;
     pid_t owner; /* a fork child has this view too, but is not the member */
     int self, local_size;
+    uint64_t node;
+    struct shunt_arena *machine; /* with SHUNT_NODE, until sealed: where all ranks of the machine meet; owned */
     int world_size;    /* 0: not told yet */
     int16_t *slot_of;  /* by world rank, world_size long, once sealed */
     pthread_mutex_t lock; /* of this process's threads: watch and channel */

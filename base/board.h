@@ -56,8 +56,11 @@ int shunt_arena_slot(const struct shunt_arena *arena, int world_rank);
 int shunt_arena_set_device_used(struct shunt_arena *arena);
 bool shunt_arena_device_used(const struct shunt_arena *arena);
 
-/* Processes of this job on this node as the launcher announced them; equal on all of them. */
+/* Processes of this job on this node, once sealed: no slot is as high; equal on all of them. */
 int shunt_arena_local_size(const struct shunt_arena *arena);
+
+/* A random number: the same on the ranks of one node, and on no others, whatever their hosts are called. */
+void shunt_arena_node(const struct shunt_arena *arena, uint64_t number[2]);
 
 /* The public page of the process in `slot`, SHUNT_CARD_BYTES, zeroed at registration, 128-byte aligned. */
 void *shunt_arena_card(const struct shunt_arena *arena, int slot);

@@ -212,6 +212,13 @@ static void find_place(struct shunt_identity *identity, bool proxy)
     identity->world_rank = first_number(proxy ? hydra_ranks : other_ranks);
 }
 
+static void write_name(const XXH3_state_t *hash, char name[SHUNT_IDENTITY_NAME])
+{
+    XXH128_hash_t digest = XXH3_128bits_digest(hash);
+    snprintf(name, SHUNT_IDENTITY_NAME, SHUNT_IDENTITY_PREFIX "%016llx%016llx", (unsigned long long)digest.high64,
+             (unsigned long long)digest.low64);
+}
+
 enum shunt_status shunt_identity_find(struct shunt_identity *identity)
 {
     int kept = errno;
@@ -226,9 +233,12 @@ enum shunt_status shunt_identity_find(struct shunt_identity *identity)
         char boot[64] = "";
         if (read_text("/proc/sys/kernel/random/boot_id", boot, sizeof boot))
             hash_text(&hash, "boot", boot);
-        XXH128_hash_t digest = XXH3_128bits_digest(&hash);
-        snprintf(identity->name, sizeof identity->name, SHUNT_IDENTITY_PREFIX "%016llx%016llx",
-                 (unsigned long long)digest.high64, (unsigned long long)digest.low64);
+        write_name(&hash, identity->machine);
+        const char *node = shunt_conf->node;
+        if (*node)
+            hash_text(&hash, "node", node);
+        write_name(&hash, identity->name);
+        identity->node = *node ? XXH3_64bits(node, strlen(node)) | 1 : 0;
         find_place(identity, has_proxy);
         status = SHUNT_OK;
     }

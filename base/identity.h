@@ -14,9 +14,11 @@ enum { SHUNT_IDENTITY_NAME = 40 };
 
 /* What the launcher tells. -1 or 0: it does not. */
 struct shunt_identity {
-    char name[SHUNT_IDENTITY_NAME]; /* equal on the processes of one job, user and boot of a machine, else different */
-    int local_size;                 /* processes of the job on this node; 0: unknown */
-    int local_rank, world_rank;     /* -1: unknown */
+    char name[SHUNT_IDENTITY_NAME]; /* equal on the processes of one job, user, boot and SHUNT_NODE, else different */
+    char machine[SHUNT_IDENTITY_NAME]; /* the same whatever SHUNT_NODE is; where that is not set, this is `name` */
+    uint64_t node;                     /* a hash of SHUNT_NODE; 0: not set */
+    int local_size;                    /* processes of the job on this machine; 0: unknown */
+    int local_rank, world_rank;        /* -1: unknown */
 };
 
 /* SHUNT_PASS where nothing tells which processes belong together (a program started without a launcher). */

@@ -74,7 +74,7 @@ check_PROGRAMS += %reldir%/unit/conf %reldir%/unit/log %reldir%/unit/stats
 
 # The arena and its boards
 check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board %reldir%/unit/tree %reldir%/unit/pool \
-	%reldir%/unit/death %reldir%/unit/parcel
+	%reldir%/unit/death %reldir%/unit/nodes %reldir%/unit/parcel
 %canon_reldir%_unit_identity_SOURCES = %reldir%/unit/identity.c
 %canon_reldir%_unit_identity_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_arena_SOURCES = %reldir%/unit/arena.c
@@ -87,6 +87,8 @@ check_PROGRAMS += %reldir%/unit/identity %reldir%/unit/arena %reldir%/unit/board
 %canon_reldir%_unit_pool_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_death_SOURCES = %reldir%/unit/death.c
 %canon_reldir%_unit_death_LDADD = libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_nodes_SOURCES = %reldir%/unit/nodes.c
+%canon_reldir%_unit_nodes_LDADD = libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_parcel_SOURCES = %reldir%/unit/parcel.c
 %canon_reldir%_unit_parcel_LDADD = libbase.la $(CMOCKA_LIBS)
 # 10 seconds; `stress_board SECONDS` for more
@@ -217,11 +219,11 @@ endif
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = bench_types check_accesses check_allreduce check_app check_collectives check_comms \
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
-	check_life check_memory check_messages check_packing check_random check_repeats check_requests check_rows \
+	check_life check_memory check_messages check_nodes check_packing check_random check_repeats check_requests check_rows \
 	check_starts check_threads check_types \
 	check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages linger \
+process_tests = checker allreduce collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes linger \
 	ll128 app clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
 	$(addprefix $(srcdir)/%reldir%/,calls.h driver_calls.h form.h ring.h short_float.h)

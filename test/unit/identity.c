@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <sys/socket.h>
 
+#include "base/conf.h"
 #include "test/unit/ranks.h"
 
 static int before(void **state)
@@ -51,6 +52,30 @@ static void test_openmpi(void **state)
     setenv("PMIX_NAMESPACE", "4712", 1);
     assert_int_equal(shunt_identity_find(&second), SHUNT_OK);
     assert_string_not_equal(first.name, second.name);
+}
+
+/* Texts tell the nodes of a machine apart; the machine stays one. */
+static void test_node(void **state)
+{
+    (void)state;
+    struct shunt_identity plain, first, second;
+    struct shunt_conf conf = *shunt_conf;
+    const struct shunt_conf *kept = shunt_conf;
+    ranks_be("node", 0, 2);
+    assert_int_equal(shunt_identity_find(&plain), SHUNT_OK);
+    shunt_conf_use(&conf);
+    conf.node = "a";
+    assert_int_equal(shunt_identity_find(&first), SHUNT_OK);
+    conf.node = "b";
+    assert_int_equal(shunt_identity_find(&second), SHUNT_OK);
+    shunt_conf_use(kept);
+    assert_int_equal(plain.node, 0);
+    assert_string_equal(plain.name, plain.machine);
+    assert_string_equal(first.machine, plain.machine);
+    assert_string_equal(second.machine, plain.machine);
+    assert_string_not_equal(first.name, plain.name);
+    assert_string_not_equal(first.name, second.name);
+    assert_true(first.node && second.node && first.node != second.node);
 }
 
 /* The proxy of two ranks is this process, that of a third is another process. */
@@ -133,6 +158,7 @@ static void test_slurm(void **state)
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, before, before)
-    const struct CMUnitTest tests[] = {TEST(test_none), TEST(test_openmpi), TEST(test_hydra), TEST(test_slurm)};
+    const struct CMUnitTest tests[] = {TEST(test_none), TEST(test_openmpi), TEST(test_node), TEST(test_hydra),
+                                       TEST(test_slurm)};
     return cmocka_run_group_tests_name("identity", tests, NULL, NULL);
 }
