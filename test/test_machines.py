@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs over machines made of namespaces, with the host MPI over TCP between them: all calls are right, start and death
+take no longer than elsewhere. With --slow also over networks that lose, delay, or stand still."""
+import random
+import shutil
+import threading
+import time
+
+import pytest
+
+import machines
+from harness import MEAN
+from test_nodes import ACROSS, calls_of, check_random
+
+pytestmark = pytest.mark.skipif(not machines.permitted(), reason="needs the right to make namespaces and interfaces")
+# Ranks of each machine, how they are given out, and the machine of each rank that comes of it
+LAYOUTS = [((1, 1), "slot", "ab"), ((2, 2), "slot", "aabb"), ((2, 2), "node", "abab"), ((1, 3), "node", "abbb"),
+           ((3, 1, 2), "slot", "aaabcc"), ((3, 1, 2), "node", "abcaca")]
+FEW = [LAYOUTS[2], LAYOUTS[4]]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    with machines.Machines(2, tmp_path_factory.mktemp("two")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory):
+    with machines.Machines(3, tmp_path_factory.mktemp("three")) as made:
+        yield made
+
+
+@pytest.fixture
+def job(two, three):
+    """Runs a program on as many machines as a layout has."""
+    def start(layout, *words, **more):
+        sizes, order, _ = layout
+        return (two if len(sizes) == 2 else three).mpirun(sizes, order, *words, **more)
+    return start
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """Two machines that a test may do something to."""
+    with machines.Machines(2, tmp_path) as made:
+        yield made
+
+
+def layouts(which):
+    return pytest.mark.parametrize("layout", which, ids=lambda layout: layout[2])
+
+
+def run_random(job, layout, cases, limit=100, **more):
+    seed = random.SystemRandom().randrange(1 << 30)
+    check_random(job(layout, "check_random", "pure", seed, 0, cases, limit=limit, **more), layout[2])
+
+
+def run_storm(job, layout, rounds, limit=100, **more):
+    result = job(layout, "check_storm", rounds, MEAN["SHUNT_SIM_SEED"], "probe", limit=limit,
+                 settings={"SHUNT_MESSAGE_SIZE": "200"}, **more)
+    result.checked()
+
+
+@layouts(LAYOUTS)
+def test_communicators(job, layout):
+    result = job(layout, "check_nodes", layout[2], 6)
+    result.checked()
+    stats = result.stats
+    assert (stats.gpu, stats.paths["staged"], stats.paths["local"]) == calls_of(layout[2], 6), str(result)
+    assert set(stats.reasons) == {ACROSS} and stats.processes == len(layout[2]), str(result)
+
+
+@layouts(FEW)
+def test_every_collective(job, layout):
+    run_random(job, layout, 150)
+
+
+@layouts(FEW)
+def test_storm(job, layout):
+    run_storm(job, layout, 30)
+
+
+@layouts(FEW)
+def test_death_of_one(job, layout):
+    """A process of the last machine, in the middle of an operation of all: the job ends on all of them, with an error."""
+    result = job(layout, "check_ends", 500, "kill", stats=False, limit=40)
+    assert result.rc not in (0, None), str(result)
+    assert result.seconds < 10 + 5, str(result)  # with the start
+
+
+def test_many_interfaces(broken):
+    """Some with addresses that lead nowhere, such as container bridges have, some that are down: no second is lost."""
+    start = broken.mpirun((1, 1), "slot", "check_nodes", "ab", 1, net=()).good().seconds
+    for machine in broken.all:
+        machine.do("sh", "-c", "for i in $(seq 128); do echo link add x$i type veth peer name y$i; done | ip -batch -; "
+                   "ip link add docker0 type bridge; ip address add 172.17.0.1/16 dev docker0; ip link set docker0 up; "
+                   "ip address add 192.168.7.1/24 dev x1; ip link set x1 up; ip address add 192.168.8.1/24 dev x2")
+    result = broken.mpirun((1, 1), "slot", "check_nodes", "ab", 1)
+    assert result.checked()["cases"] > 0 and result.seconds < start + 3, f"{start}\n{result}"
+
+
+# ---- by hand ----
+
+@pytest.mark.slow
+@layouts(LAYOUTS)
+def test_long(job, layout):
+    run_random(job, layout, 3000, limit=900)
+    run_storm(job, layout, 500, limit=900)
+
+
+def some(made, limit=300):
+    made.mpirun((2, 2), "node", "check_nodes", "abab", 20, limit=limit).checked()
+    run_storm(lambda layout, *words, **more: made.mpirun(*layout[:2], *words, **more), LAYOUTS[2], 20, limit=limit)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("nft"), reason="needs nftables")
+def test_loss(broken):
+    broken.loss(2)
+    some(broken)
+
+
+@pytest.mark.slow
+def test_slow_network(broken):
+    broken.rate(50)
+    some(broken)
+
+
+@pytest.mark.slow
+def test_delay(broken):
+    broken.delay("b", 5)
+    some(broken)
+
+
+@pytest.mark.slow
+def test_outage(broken):
+    """For three seconds, in the middle."""
+    done = []
+    job = threading.Thread(target=lambda: done.append(broken.mpirun((2, 2), "node", "check_random", 1, 0, 1500, limit=300)))
+    job.start()
+    time.sleep(5)
+    broken.cut("b")
+    time.sleep(3)
+    assert job.is_alive(), "it is over before the network is"
+    broken.mend("b")
+    job.join()
+    done[0].checked()
