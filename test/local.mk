@@ -56,11 +56,13 @@ unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
 
 # How GPUs are joined: described machines
-check_PROGRAMS += %reldir%/unit/topo %reldir%/unit/rings %reldir%/unit/pci
+check_PROGRAMS += %reldir%/unit/topo %reldir%/unit/rings %reldir%/unit/pci %reldir%/unit/cluster
 %canon_reldir%_unit_topo_SOURCES = %reldir%/unit/topo.c
 %canon_reldir%_unit_topo_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_rings_SOURCES = %reldir%/unit/rings.c
 %canon_reldir%_unit_rings_LDADD = libgraph.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
+%canon_reldir%_unit_cluster_SOURCES = %reldir%/unit/cluster.c
+%canon_reldir%_unit_cluster_LDADD = libgraph.la $(CMOCKA_LIBS) -lm
 %canon_reldir%_unit_pci_SOURCES = %reldir%/unit/pci.c
 %canon_reldir%_unit_pci_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS)
 

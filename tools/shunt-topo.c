@@ -9,6 +9,7 @@
 
 #include "base/conf.h"
 #include "topo/find.h"
+#include "topo/nodes.h"
 #include "tools/topo_view.h"
 
 /* for argp to find, although all else is hidden */
@@ -20,6 +21,7 @@ static struct shunt_conf conf;
 static struct {
     const char *from, *gpus, *svg;
     bool text;
+    int nodes;
 } options;
 
 static void fail(const char *what, const char *why)
@@ -73,6 +75,18 @@ static int read_list(const char *list, int most, int *gpus)
     return n;
 }
 
+static int read_number(const char *text, int least, int most)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+
+    if (end == text || *end || value < least || value > most) {
+        fprintf(stderr, "shunt-topo: %s: not a number from %d to %d\n", text, least, most);
+        exit(EXIT_FAILURE);
+    }
+    return (int)value;
+}
+
 static void pick_gpus(struct shunt_topo *machine)
 {
     static struct shunt_topo all;
@@ -105,7 +119,7 @@ static void write_picture(void)
 
 /* ---- the program ---- */
 
-enum { KEY_SVG = 256, KEY_TEXT };
+enum { KEY_SVG = 256, KEY_TEXT, KEY_NODES };
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
@@ -121,6 +135,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_TEXT:
         options.text = true;
+        return 0;
+    case KEY_NODES:
+        options.nodes = read_number(argument, 2, SHUNT_CLUSTER_NODES);
         return 0;
     case ARGP_KEY_ARG:
         argp_usage(state);
@@ -163,6 +180,7 @@ int main(int argc, char **argv)
         {"gpus", 'g', "LIST", 0, "Only these of its GPUs, like 0,2,5-7, in this order", 0},
         {"svg", KEY_SVG, "FILE", 0, "Draw it too, into this file (-: draw it on the standard output, and say nothing)", 0},
         {"text", KEY_TEXT, NULL, 0, "Only print the machine, as --from and SHUNT_TOPO_FILE read it", 0},
+        {"nodes", KEY_NODES, "N", 0, "Also say how long an Allreduce takes over N nodes like this machine, by a model", 0},
         {0}};
     static char text[sizeof before + sizeof after];
     static const struct argp argp = {rows, parse_option, NULL, text, NULL, NULL, NULL};
@@ -181,6 +199,8 @@ int main(int argc, char **argv)
         shunt_topo_write(&view.machine, put, NULL);
     else if (options.svg == NULL || strcmp(options.svg, "-") != 0)
         topo_print(&view);
+    if (options.nodes > 0)
+        topo_print_nodes(&view, options.nodes);
     if (options.svg != NULL)
         write_picture();
     return fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -24,6 +24,9 @@ void topo_view_make(struct topo_view *view);
 void topo_gpu_word(const struct shunt_topo *machine, int gpu, char word[64]);
 
 void topo_print(const struct topo_view *view);
+
+/* Of many nodes like this machine. */
+void topo_print_nodes(const struct topo_view *view, int nodes);
 void topo_draw(const struct topo_view *view, FILE *to);
 
 #endif

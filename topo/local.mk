@@ -14,5 +14,7 @@ topo_sources += \
 topo_graph_sources += \
 	%reldir%/estimate.c \
 	%reldir%/graph.h \
+	%reldir%/nodes.c \
+	%reldir%/nodes.h \
 	%reldir%/ring.c \
 	%reldir%/tree.c
