@@ -93,26 +93,26 @@ static void find_members(MPI_Comm handle, bool remote, struct members *members)
 static void open_board(struct shunt_comm *comm, const struct members *members)
 {
     struct shunt_arena *arena = shunt_life_arena();
-    int *slots = NULL;
+    bool all = true;
 
     if (!arena) {
         comm->reason = SHUNT_REASON_NO_ARENA;
         return;
     }
     comm->reason = SHUNT_REASON_NOT_REGISTERED;
-    if (!comm->keyed || !(slots = malloc(members->n * sizeof *slots)))
+    if (!comm->keyed || !(comm->slots = malloc(members->n * sizeof *comm->slots)))
         return;
-    for (int i = 0; i < members->n; i++)
-        if ((slots[i] = shunt_arena_slot(arena, members->ranks[i])) < 0)
-            goto out;
-    if (shunt_board_open(arena, comm->key, members->n, slots, comm->rank, &comm->board) != SHUNT_OK) {
+    for (int i = 0; i < members->n; i++) {
+        comm->slots[i] = shunt_arena_slot(arena, members->ranks[i]);
+        all &= comm->slots[i] >= 0;
+    }
+    if (!all)
+        return;
+    comm->reason = SHUNT_REASON_NONE;
+    if (shunt_board_open(arena, comm->key, members->n, comm->slots, comm->rank, &comm->board) != SHUNT_OK) {
         comm->board = NULL;
         comm->reason = SHUNT_REASON_BOARD_FULL;
-        goto out;
     }
-    comm->reason = SHUNT_REASON_NONE;
-out:
-    free(slots);
 }
 
 static void describe_comm(struct shunt_comm *comm, const struct shunt_origin *origin)
@@ -139,8 +139,10 @@ static void release_comm(struct shunt_comm *comm)
 {
     if (comm && comm->board)
         shunt_board_close(comm->board);
-    if (comm)
+    if (comm) {
         free(comm->neighbours);
+        free(comm->slots);
+    }
     free(comm);
 }
 

@@ -20,6 +20,7 @@ struct shunt_comm {
     bool keyed;                /* all members know `key`; else no communicator made from this one has a board */
     enum shunt_reason reason;  /* why there is no board */
     struct shunt_board *board; /* NULL: calls are not counted */
+    int *slots;                /* owned; in the node's arena, by rank, -1: not there; NULL: nobody is */
     struct shunt_key key;
     struct shunt_neighbours *_Atomic neighbours; /* owned; NULL: nobody has asked yet */
     _Atomic uint32_t created[SHUNT_NKINDS]; /* creation calls on this communicator so far */
@@ -40,6 +41,12 @@ static inline struct shunt_comm *shunt_comm_find(MPI_Comm handle)
 
 /* The same, with a look at those whose Comm_idup has ended without our seeing its request complete. */
 struct shunt_comm *shunt_comm_get(MPI_Comm handle);
+
+/* The slot in the node's arena of another rank; -1: it has none, being elsewhere, or there is no such rank. */
+static inline int shunt_comm_slot(const struct shunt_comm *comm, int rank)
+{
+    return comm->slots && rank >= 0 && rank < comm->size && rank != comm->rank ? comm->slots[rank] : -1;
+}
 
 /*
  * Enter a communicator that the host has created. `keyed` false: members may not agree on a key. Never fails: a

@@ -51,10 +51,7 @@ static atomic_bool likeness[SHUNT_ARENA_PROCS];
 /* The slot of a peer on this node, or -1. */
 static int find_slot(const struct shunt_call *call, const struct shunt_comm *comm)
 {
-    if (!shunt_life_arena() || !comm || comm->intercomm || !comm->board || call->root < 0 || call->root >= comm->size ||
-        call->root == comm->rank)
-        return -1;
-    return shunt_board_slot(comm->board, call->root);
+    return shunt_life_arena() && comm ? shunt_comm_slot(comm, call->root) : -1;
 }
 
 /* The slot of a receiver that takes descriptors, or -1. */

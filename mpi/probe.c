@@ -76,10 +76,9 @@ static void add_claim(int slot, uint32_t index, uint64_t number)
 }
 
 /* A message as long as a descriptor waits. */
-static void tell_true_size(const struct shunt_call *call, const struct shunt_comm *comm)
+static void tell_true_size(const struct shunt_call *call, const struct shunt_comm *comm, int slot)
 {
     struct shunt_arena *arena = shunt_life_arena();
-    int slot = shunt_board_slot(comm->board, call->status->MPI_SOURCE);
     struct shunt_parcel_note note, like = {
         .comm = comm->key.word[0], .tag = call->status->MPI_TAG, .dest = (uint32_t)shunt_arena_self(arena)
     };
@@ -110,13 +109,13 @@ void shunt_hook_probe_after(const struct shunt_call *call, int rc)
     const struct shunt_comm *comm = rc == MPI_SUCCESS ? shunt_comm_find(call->comm) : NULL;
     const int *flag = call->sendbuf;
     MPI_Count bytes = 0;
-    int saved = errno, source;
+    int saved = errno, slot;
 
-    if (!comm || !comm->board || (flag && !*flag))
+    if (!comm || (flag && !*flag))
         return;
-    source = call->status->MPI_SOURCE;
-    if (source >= 0 && source < comm->size &&
-        shunt_host.Get_elements_x(call->status, MPI_BYTE, &bytes) == MPI_SUCCESS && bytes == SHUNT_DESCRIPTOR_BYTES)
-        tell_true_size(call, comm);
+    slot = shunt_comm_slot(comm, call->status->MPI_SOURCE);
+    if (slot >= 0 && shunt_host.Get_elements_x(call->status, MPI_BYTE, &bytes) == MPI_SUCCESS &&
+        bytes == SHUNT_DESCRIPTOR_BYTES)
+        tell_true_size(call, comm, slot);
     errno = saved;
 }

@@ -292,19 +292,17 @@ static void follow_source(const struct shunt_receipt *receipt, const MPI_Status 
 {
     struct shunt_arena *arena = shunt_life_arena();
     const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
-    int source = status->MPI_SOURCE;
+    int slot = comm ? shunt_comm_slot(comm, status->MPI_SOURCE) : -1;
 
     if (bytes < (MPI_Count)shunt_conf->message_size)
         return;
     if (!receipt->parcel) {
         shunt_spill_collect(arena);
-        if (!receipt->images || !comm || !comm->board || source < 0 || source >= comm->size || source == comm->rank ||
-            !find_device(receipt))
+        if (!receipt->images || slot < 0 || !find_device(receipt))
             return;
     }
     shunt_coll_tidy(arena);
-    shunt_source_follow(arena, receipt->parcel ? (int)receipt->fetch.descriptor.source.slot :
-                                                 shunt_board_slot(comm->board, source));
+    shunt_source_follow(arena, receipt->parcel ? (int)receipt->fetch.descriptor.source.slot : slot);
 }
 
 static bool is_held(void *context, uint32_t index, uint64_t number)
@@ -320,14 +318,13 @@ static void drop_parcel(const struct shunt_receipt *receipt, const MPI_Status *s
     struct shunt_arena *arena = shunt_life_arena();
     const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
     MPI_Count bytes = 0;
+    int slot = comm ? shunt_comm_slot(comm, status->MPI_SOURCE) : -1;
 
-    if (!comm || !comm->board || status->MPI_SOURCE < 0 || status->MPI_SOURCE >= comm->size ||
-        shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes != SHUNT_DESCRIPTOR_BYTES)
+    if (slot < 0 || shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes != SHUNT_DESCRIPTOR_BYTES)
         return;
     struct shunt_parcel_note like = {
         .comm = comm->key.word[0], .tag = status->MPI_TAG, .dest = (uint32_t)shunt_arena_self(arena)
     };
-    int slot = shunt_board_slot(comm->board, status->MPI_SOURCE);
     shunt_deliveries_look();
     shunt_parcel_drop(shunt_arena_parcels(arena, slot), &like, is_held, &slot);
 }
