@@ -163,7 +163,7 @@ def relay_frames(one, other, seconds):
     for name in (one, other):
         end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
         end.bind((name, 0))
-        end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE, 16 << 20)
+        end.setsockopt(socket.SOL_SOCKET, 33, 16 << 20)  # SO_RCVBUFFORCE
         ends.append(end)
     print("ready", flush=True)
     waiting, number = [], 0
