@@ -4,11 +4,9 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/conf.h"
-#include "cuda/told.h"
 
 /* The fatbin made of pack.cu, embedded by image.S. */
 extern const unsigned char shunt_pack_fatbin[];
@@ -21,14 +19,6 @@ enum {
 
 /* It mostly ends within microseconds. */
 #define ASK_SECONDS 0.01
-
-/* Between a word of ours and the GPU, past the stream of the kernel. */
-static enum shunt_status copy_words(struct shunt_gpu *gpu, CUdeviceptr to, CUdeviceptr from, size_t bytes)
-{
-    enum shunt_status status = SHUNT_CUDA(cuMemcpyAsync(to, from, bytes, gpu->copies));
-
-    return status == SHUNT_OK ? SHUNT_CUDA(cuStreamSynchronize(gpu->copies)) : status;
-}
 
 static CUDA_KERNEL_NODE_PARAMS params_of(const struct shunt_fetcher *fetcher, void **list)
 {
@@ -80,16 +70,18 @@ static enum shunt_status load(struct shunt_fetcher *fetcher, struct shunt_gpu *g
         status = SHUNT_CUDA(cuStreamCreateWithPriority(&fetcher->stream, CU_STREAM_NON_BLOCKING, high));
     if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuMemAlloc_v2(&fetcher->told, sizeof none));
-    return status == SHUNT_OK ? copy_words(gpu, fetcher->told, (CUdeviceptr)none, sizeof none) : status;
+    if (status == SHUNT_OK)
+        status = SHUNT_CUDA(cuMemcpyAsync(fetcher->told, (CUdeviceptr)none, sizeof none, gpu->copies));
+    return status == SHUNT_OK ? SHUNT_CUDA(cuStreamSynchronize(gpu->copies)) : status;
 }
 
-void shunt_fetcher_open(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu, void *done)
+void shunt_fetcher_open(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu, void *pinned)
 {
-    *fetcher = (struct shunt_fetcher){ .done = done };
-    memset(done, 0, SHUNT_FETCH_PIECES * sizeof *fetcher->done);
+    *fetcher = (struct shunt_fetcher){ .done = pinned };
+    memset(pinned, 0, SHUNT_FETCHER_WORDS * sizeof *fetcher->done);
     fetcher->ready = shunt_pack_fatbin_size != 0 && load(fetcher, gpu) == SHUNT_OK;
     fetcher->args.told = (uint64_t *)(uintptr_t)fetcher->told;
-    fetcher->args.done = done;
+    fetcher->args.done = pinned;
 }
 
 /* Is a kernel that was called back still there? */
@@ -100,9 +92,11 @@ static bool is_stuck(struct shunt_fetcher *fetcher)
     return fetcher->stuck;
 }
 
-void shunt_fetcher_close(struct shunt_fetcher *fetcher)
+bool shunt_fetcher_close(struct shunt_fetcher *fetcher)
 {
-    if (!is_stuck(fetcher)) { /* to free would wait for the kernel, and that for the application */
+    bool stuck = is_stuck(fetcher);
+
+    if (!stuck) { /* to free would wait for the kernel, and that for the application */
         if (fetcher->told)
             shunt_driver.cuMemFree_v2(fetcher->told);
         if (fetcher->exec)
@@ -115,6 +109,7 @@ void shunt_fetcher_close(struct shunt_fetcher *fetcher)
     if (fetcher->stream)
         shunt_driver.cuStreamDestroy_v2(fetcher->stream);
     *fetcher = (struct shunt_fetcher){ .ready = false };
+    return !stuck;
 }
 
 bool shunt_fetcher_free(struct shunt_fetcher *fetcher)
@@ -172,7 +167,7 @@ enum shunt_status shunt_fetcher_launch(struct shunt_fetcher *fetcher, const CUde
     for (unsigned i = 0; i < n; i++)
         cut(fetcher, to[i], from[i], bytes[i]);
     fetcher->args.launch++;
-    fetcher->since = fetcher->asked = shunt_seconds();
+    fetcher->asked = shunt_seconds();
     enum shunt_status status = run(fetcher);
     if (status != SHUNT_OK) {
         fetcher->n = 0;
@@ -200,50 +195,40 @@ bool shunt_fetcher_due(struct shunt_fetcher *fetcher)
     return due;
 }
 
-/* Has some block of the last launch begun? Yes, too, if it cannot be told. */
-static bool has_begun(const struct shunt_fetcher *fetcher, struct shunt_gpu *gpu)
-{
-    uint64_t begun;
-
-    return copy_words(gpu, (CUdeviceptr)&begun, fetcher->told + SHUNT_TOLD_BEGUN * sizeof begun, sizeof begun) !=
-               SHUNT_OK ||
-           begun == fetcher->args.launch;
-}
-
-static enum shunt_status copy_pieces(const struct shunt_fetcher *fetcher, struct shunt_gpu *gpu)
-{
-    enum shunt_status status = SHUNT_OK;
-
-    for (unsigned i = 0; i < fetcher->n && status == SHUNT_OK; i++) {
-        const struct shunt_fetch_piece *piece = &fetcher->args.pieces[i];
-        status = copy_words(gpu, (CUdeviceptr)piece->to, (CUdeviceptr)piece->from, piece->bytes);
-    }
-    return status;
-}
-
-/* A block that begins between the two looks may have found the call, so all is done again in any case. */
 enum shunt_status shunt_fetcher_hurry(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu)
 {
+    struct shunt_recall_words words = {
+        .recalled = fetcher->told + SHUNT_TOLD_RECALLED * sizeof(uint64_t),
+        .begun = fetcher->told + SHUNT_TOLD_BEGUN * sizeof(uint64_t),
+        .n = 1,
+        .pinned = (uint64_t *)(fetcher->done + SHUNT_FETCH_PIECES),
+    };
     CUresult result = shunt_driver.cuStreamQuery(fetcher->stream);
 
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
         fetcher->ready = false;
         return shunt_cuda_check(result, SHUNT_LOG_WARN, "a fetch between GPUs");
     }
-    double waited = shunt_seconds() - fetcher->since;
-    if (shunt_conf->room_ms == 0 || waited * 1000 <= (double)shunt_conf->room_ms || has_begun(fetcher, gpu))
-        return SHUNT_AGAIN;
-    enum shunt_status status = copy_words(gpu, fetcher->told + SHUNT_TOLD_RECALLED * sizeof(uint64_t),
-                                          (CUdeviceptr)&fetcher->args.launch, sizeof fetcher->args.launch);
-    if (status != SHUNT_OK)
-        return SHUNT_AGAIN;
-    nanosleep(&(struct timespec){ .tv_nsec = SHUNT_TOLD_ARRIVAL_NS }, NULL);
-    if (has_begun(fetcher, gpu))
-        SHUNT_CUDA(cuStreamSynchronize(fetcher->stream));
-    else
-        fetcher->stuck = true;
-    status = copy_pieces(fetcher, gpu);
+    switch (shunt_recall_look(&fetcher->recall, gpu, &words, fetcher->args.launch, shunt_seconds())) {
+    case SHUNT_RECALL_MIXED: return result == CUDA_SUCCESS ? SHUNT_PASS : SHUNT_AGAIN;
+    case SHUNT_RECALL_UNBEGUN: fetcher->stuck = true; return SHUNT_PASS;
+    default: return SHUNT_AGAIN;
+    }
+}
+
+/* What some block may have fetched already is fetched again. */
+enum shunt_status shunt_fetcher_copy(struct shunt_fetcher *fetcher, CUstream stream)
+{
+    enum shunt_status status = SHUNT_OK;
+
     shunt_info("message", "no room on the GPU for a kernel that fetches: %u pieces by copy engine", fetcher->n);
+    for (unsigned i = 0; i < fetcher->n && status == SHUNT_OK; i++) {
+        const struct shunt_fetch_piece *piece = &fetcher->args.pieces[i];
+        status = SHUNT_CUDA(
+            cuMemcpyAsync((CUdeviceptr)piece->to, (CUdeviceptr)piece->from, piece->bytes, stream));
+    }
+    if (status != SHUNT_OK)
+        SHUNT_CUDA(cuStreamSynchronize(stream));
     fetcher->n = fetcher->seen = 0;
     return status;
 }

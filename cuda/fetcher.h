@@ -3,8 +3,8 @@
  * Small copies from a peer's memory by a kernel (fetch.cuh), for lane.c, which locks: what is to be fetched, launching it,
  * and looking whether it is there.
  *
- * A kernel may find no room on the GPU for as long as one of the application runs. It is called back then, as those of
- * packer.c are, and until it is gone there is no fetching with this one. All but pieces, done and due is called in the context.
+ * A kernel may find no room on the GPU for as long as one of the application runs. It is called back then
+ * (recall.h), and until it is gone there is no fetching with this one. All but pieces, done and due is called in the context.
  */
 #ifndef SHUNT_CUDA_FETCHER_H
 #define SHUNT_CUDA_FETCHER_H
@@ -13,6 +13,11 @@
 
 #include "cuda/context.h"
 #include "cuda/fetch_args.h"
+#include "cuda/recall.h"
+#include "cuda/told.h"
+
+/* Pinned memory of each: the done words, and what the looks at those of told.h need. */
+#define SHUNT_FETCHER_WORDS (SHUNT_FETCH_PIECES + SHUNT_TOLD_WORDS)
 
 struct shunt_fetcher {
     bool ready; /* all that follows is there */
@@ -23,16 +28,19 @@ struct shunt_fetcher {
     CUgraphExec exec;
     CUgraphNode node;
     CUdeviceptr told;
-    _Atomic uint64_t *done; /* pinned, SHUNT_FETCH_PIECES */
+    _Atomic uint64_t *done; /* pinned, SHUNT_FETCHER_WORDS */
     struct shunt_fetch_args args;
     unsigned n, seen; /* pieces of the last launch, and how many of them are known to be there */
-    double since, asked; /* of the last launch; when the driver was last asked for it */
-    bool stuck;       /* it was called back, and is still there */
+    double asked;           /* when the driver was last asked for it */
+    struct shunt_recall recall;
+    bool stuck;             /* it was called back, and is still there */
 };
 
-/* Load the kernel, with `done` for its words. Where that fails it is not ready. */
-void shunt_fetcher_open(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu, void *done);
-void shunt_fetcher_close(struct shunt_fetcher *fetcher);
+/* Load the kernel, with `pinned`, SHUNT_FETCHER_WORDS, for its words. Where that fails it is not ready. */
+void shunt_fetcher_open(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu, void *pinned);
+
+/* False: a kernel that was called back is still there, and will write its words when it begins. */
+bool shunt_fetcher_close(struct shunt_fetcher *fetcher);
 
 /* Can something be launched now? */
 bool shunt_fetcher_free(struct shunt_fetcher *fetcher);
@@ -51,9 +59,12 @@ bool shunt_fetcher_done(struct shunt_fetcher *fetcher);
 bool shunt_fetcher_due(struct shunt_fetcher *fetcher);
 
 /*
- * It is. AGAIN: it runs, or time is not up; OK: it was called back, and its copies have been made by
- * a copy engine; or an error, after which it does not touch anything any more.
+ * It is. AGAIN: it runs, or time is not up; PASS: it was called back, and touches nothing any more: its pieces are to be
+ * copied otherwise; or an error, after which it does not touch anything any more either.
  */
 enum shunt_status shunt_fetcher_hurry(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu);
+
+/* Of one that was called back: put its copies on a stream instead. It has nothing under way then. */
+enum shunt_status shunt_fetcher_copy(struct shunt_fetcher *fetcher, CUstream stream);
 
 #endif

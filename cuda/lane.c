@@ -12,7 +12,7 @@ enum {
     KERNELS = 2,
     LANES = ENGINES + KERNELS,
     WORD_BYTES = 64,        /* of pinned memory: a line for each lane */
-    PINNED_BYTES = LANES * WORD_BYTES + KERNELS * SHUNT_FETCH_PIECES * 8,
+    PINNED_BYTES = LANES * WORD_BYTES + KERNELS * SHUNT_FETCHER_WORDS * 8,
     BATCH_COPIES = 64,
     BATCH_BYTES = 16 << 20, /* larger copies are alone: the others would wait for their end */
     BATCHES = 64,           /* that somebody has still to ask for */
@@ -23,8 +23,8 @@ struct lane {
     struct shunt_fetcher *fetcher; /* of kernels; NULL: of copy engines, for which is what follows */
     CUstream stream;
     CUevent event;           /* the mark, where streams cannot write words */
-    _Atomic uint64_t *word;  /* the last batch that has ended */
-    uint64_t issued, marked; /* the last batch that has begun; that the last mark stands behind */
+    _Atomic uint64_t *word;  /* the last that has ended, of what has been issued */
+    uint64_t issued, marked; /* the last that has begun; that the last mark stands behind */
     unsigned looks;
 };
 
@@ -33,16 +33,19 @@ struct batch {
     bool issued;
     enum shunt_status status; /* of that */
     struct lane *lane;
+    uint64_t order; /* among all that has been issued */
 };
 
 static struct {
     pthread_mutex_t lock;
     unsigned long long context; /* where they were made; 0: not yet */
+    enum shunt_status made;     /* in that */
     char *pinned;
     struct lane lane[LANES]; /* first those of engines */
     struct shunt_fetcher fetchers[KERNELS];
     struct batch batches[BATCHES]; /* by number, as far as they fit */
     uint64_t last;                 /* that has been opened */
+    uint64_t orders;
     uint64_t forgotten;            /* all up to here were of a context before */
     /* What the batch has that is being filled, the last. */
     CUdeviceptr to[BATCH_COPIES], from[BATCH_COPIES];
@@ -56,35 +59,68 @@ static struct batch *batch_of(uint64_t number)
     return &lanes.batches[number % BATCHES];
 }
 
-/* With the lock held. What belonged to a context that is gone is gone with it. */
+/* With the lock held, inside the context. What a kernel still uses, which was called back and finds no room, stays. */
+static void give_back(void)
+{
+    bool stuck = false;
+
+    for (int i = 0; i < KERNELS; i++)
+        stuck |= !shunt_fetcher_close(&lanes.fetchers[i]);
+    for (int i = 0; i < ENGINES; i++) {
+        if (lanes.lane[i].stream != NULL)
+            shunt_driver.cuStreamDestroy_v2(lanes.lane[i].stream);
+        if (lanes.lane[i].event != NULL)
+            shunt_driver.cuEventDestroy_v2(lanes.lane[i].event);
+    }
+    if (lanes.pinned != NULL && !stuck)
+        shunt_driver.cuMemFreeHost(lanes.pinned);
+    lanes.pinned = NULL;
+    memset(lanes.lane, 0, sizeof lanes.lane);
+}
+
+static enum shunt_status open_lane(const struct shunt_device *device, int i, int priority)
+{
+    struct lane *lane = &lanes.lane[i];
+
+    lane->word = (_Atomic uint64_t *)(lanes.pinned + i * WORD_BYTES);
+    atomic_init(lane->word, 0);
+    if (i >= ENGINES) {
+        lane->fetcher = &lanes.fetchers[i - ENGINES];
+        shunt_fetcher_open(lane->fetcher, device->gpu,
+                           lanes.pinned + LANES * WORD_BYTES + (i - ENGINES) * SHUNT_FETCHER_WORDS * 8);
+        return SHUNT_OK;
+    }
+    enum shunt_status status = SHUNT_CUDA(cuStreamCreateWithPriority(&lane->stream, CU_STREAM_NON_BLOCKING, priority));
+    return status == SHUNT_OK ? SHUNT_CUDA(cuEventCreate(&lane->event, CU_EVENT_DISABLE_TIMING)) : status;
+}
+
+/* With the lock held, inside the context; once for each. What belonged to one that is gone is gone with it. */
 static enum shunt_status make_lanes(const struct shunt_device *device)
 {
     void *pinned = NULL;
     int low = 0, high = 0;
 
-    SHUNT_CUDA(cuCtxGetStreamPriorityRange(&low, &high));
-    enum shunt_status status =
-        SHUNT_CUDA(cuMemHostAlloc(&pinned, PINNED_BYTES, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
-    for (int i = 0; i < LANES && status == SHUNT_OK; i++) {
-        struct lane *lane = &lanes.lane[i];
-        *lane = (struct lane){ .word = (_Atomic uint64_t *)((char *)pinned + i * WORD_BYTES) };
-        atomic_init(lane->word, 0);
-        if (i >= ENGINES) {
-            lane->fetcher = &lanes.fetchers[i - ENGINES];
-            shunt_fetcher_open(lane->fetcher, device->gpu,
-                               (char *)pinned + LANES * WORD_BYTES + (i - ENGINES) * SHUNT_FETCH_PIECES * 8);
-            continue;
-        }
-        status = SHUNT_CUDA(cuStreamCreateWithPriority(&lane->stream, CU_STREAM_NON_BLOCKING, high));
-        if (status == SHUNT_OK)
-            status = SHUNT_CUDA(cuEventCreate(&lane->event, CU_EVENT_DISABLE_TIMING));
-    }
     memset(lanes.batches, 0, sizeof lanes.batches);
+    memset(lanes.lane, 0, sizeof lanes.lane);
+    memset(lanes.fetchers, 0, sizeof lanes.fetchers);
     lanes.n = 0;
     lanes.forgotten = lanes.last;
+    lanes.context = device->context;
+    SHUNT_CUDA(cuCtxGetStreamPriorityRange(&low, &high));
+    lanes.made =
+        SHUNT_CUDA(cuMemHostAlloc(&pinned, PINNED_BYTES, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
     lanes.pinned = pinned;
-    lanes.context = status == SHUNT_OK ? device->context : 0;
-    return status;
+    for (int i = 0; i < LANES && lanes.made == SHUNT_OK; i++)
+        lanes.made = open_lane(device, i, high);
+    if (lanes.made != SHUNT_OK)
+        give_back();
+    return lanes.made;
+}
+
+/* The same. */
+static enum shunt_status ensure_lanes(const struct shunt_device *device)
+{
+    return lanes.context != device->context ? make_lanes(device) : lanes.made;
 }
 
 /* With the lock held: the lane's word will tell of all that has been issued in it so far. */
@@ -142,18 +178,18 @@ static void issue(const struct shunt_device *device, struct lane *lane)
     lanes.n = 0;
     if (batch->status != SHUNT_OK)
         return;
-    lane->issued = lanes.last;
+    lane->issued = batch->order = ++lanes.orders;
     if (!lane->fetcher)
         mark(device, lane); /* if it fails now, it is tried again by who waits */
 }
 
 /* With the lock held: has a lane come so far, as far as can be seen? */
-static bool has_passed(struct lane *lane, uint64_t number)
+static bool has_passed(struct lane *lane, uint64_t order)
 {
     /* Acquire: who sees the word sees what was copied before it. */
-    if (atomic_load_explicit(lane->word, memory_order_acquire) >= number)
+    if (atomic_load_explicit(lane->word, memory_order_acquire) >= order)
         return true;
-    if (!lane->fetcher || lane->issued < number || !shunt_fetcher_done(lane->fetcher))
+    if (!lane->fetcher || lane->issued < order || !shunt_fetcher_done(lane->fetcher))
         return false;
     atomic_store_explicit(lane->word, lane->issued, memory_order_relaxed);
     return true;
@@ -235,11 +271,9 @@ enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, 
                                    struct shunt_lane_copy *copy)
 {
     unsigned pieces = shunt_fetcher_pieces(to, from, bytes);
-    enum shunt_status status = SHUNT_OK;
 
     pthread_mutex_lock(&lanes.lock);
-    if (lanes.context != device->context)
-        status = make_lanes(device);
+    enum shunt_status status = ensure_lanes(device);
     if (status == SHUNT_OK && !fits(bytes, pieces))
         push(device, true);
     if (status == SHUNT_OK && lanes.n == 0)
@@ -258,24 +292,39 @@ enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, 
     return status;
 }
 
-/* With the lock held, inside the context: no word says yet that it has ended. */
-static enum shunt_status ask_driver(const struct shunt_device *device, struct lane *lane, uint64_t number)
+/* With the lock held, inside the context: its kernel finds no room. */
+static enum shunt_status copy_instead(const struct shunt_device *device, struct batch *batch)
 {
-    CUresult result = CUDA_ERROR_NOT_READY;
-    enum shunt_status status = SHUNT_AGAIN;
+    bool idle;
+    struct lane *lane = find_lane(device, 0, ENGINES, &idle);
+    enum shunt_status status = shunt_fetcher_copy(batch->lane->fetcher, lane->stream);
+
+    if (status != SHUNT_OK)
+        return status;
+    batch->lane = lane;
+    lane->issued = batch->order = ++lanes.orders;
+    mark(device, lane);
+    return SHUNT_AGAIN;
+}
+
+/* With the lock held, inside the context: no word says yet that it has ended. */
+static enum shunt_status ask_driver(const struct shunt_device *device, struct batch *batch)
+{
+    struct lane *lane = batch->lane;
 
     if (lane->fetcher) {
-        status = shunt_fetcher_hurry(lane->fetcher, device->gpu);
-    } else if (lane->marked < number) {
-        return mark(device, lane) == SHUNT_OK ? SHUNT_AGAIN : SHUNT_ERR_CUDA;
-    } else {
-        result = device->stream_words ? shunt_driver.cuStreamQuery(lane->stream) :
-                                        shunt_driver.cuEventQuery(lane->event);
-        if (result != CUDA_ERROR_NOT_READY)
-            status = shunt_cuda_check(result, SHUNT_LOG_WARN, "a copy between GPUs");
+        enum shunt_status status = shunt_fetcher_hurry(lane->fetcher, device->gpu);
+        return status == SHUNT_PASS ? copy_instead(device, batch) : status;
     }
+    if (lane->marked < batch->order)
+        return mark(device, lane) == SHUNT_OK ? SHUNT_AGAIN : SHUNT_ERR_CUDA;
+    CUresult result = device->stream_words ? shunt_driver.cuStreamQuery(lane->stream) :
+                                             shunt_driver.cuEventQuery(lane->event);
+    if (result == CUDA_ERROR_NOT_READY)
+        return SHUNT_AGAIN;
+    enum shunt_status status = shunt_cuda_check(result, SHUNT_LOG_WARN, "a copy between GPUs");
     if (status == SHUNT_OK) /* the mark has been passed, so all before it has ended */
-        atomic_store_explicit(lane->word, lane->fetcher ? lane->issued : lane->marked, memory_order_relaxed);
+        atomic_store_explicit(lane->word, lane->marked, memory_order_relaxed);
     return status;
 }
 
@@ -290,17 +339,17 @@ static enum shunt_status look(const struct shunt_device *device, uint64_t number
     if (batch->issued) {
         if (batch->status != SHUNT_OK)
             return batch->status;
-        if (has_passed(lane, number))
+        if (has_passed(lane, batch->order))
             return SHUNT_OK;
         if (lane->fetcher ? !shunt_fetcher_due(lane->fetcher) :
-                            lane->marked >= number && device->stream_words && ++lane->looks % LOOKS != 0)
+                            lane->marked >= batch->order && device->stream_words && ++lane->looks % LOOKS != 0)
             return SHUNT_AGAIN;
     }
     if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return SHUNT_ERR_CUDA;
     if (!batch->issued)
         push(device, false);
-    else if ((status = ask_driver(device, lane, number)) != SHUNT_AGAIN)
+    else if ((status = ask_driver(device, batch)) != SHUNT_AGAIN)
         batch->status = status;
     shunt_gpu_leave(&scope);
     return status;
@@ -323,23 +372,15 @@ enum shunt_status shunt_lane_ended(const struct shunt_device *device, const stru
 void shunt_lanes_load(const struct shunt_device *device)
 {
     pthread_mutex_lock(&lanes.lock);
-    if (lanes.context != device->context)
-        make_lanes(device);
+    ensure_lanes(device);
     pthread_mutex_unlock(&lanes.lock);
 }
 
 void shunt_lanes_close(void)
 {
     pthread_mutex_lock(&lanes.lock);
-    if (lanes.context != 0) {
-        for (int i = 0; i < KERNELS; i++)
-            shunt_fetcher_close(&lanes.fetchers[i]);
-        for (int i = 0; i < ENGINES; i++) {
-            shunt_driver.cuStreamDestroy_v2(lanes.lane[i].stream);
-            shunt_driver.cuEventDestroy_v2(lanes.lane[i].event);
-        }
-        shunt_driver.cuMemFreeHost(lanes.pinned);
-    }
+    if (lanes.context != 0)
+        give_back();
     lanes.context = 0;
     pthread_mutex_unlock(&lanes.lock);
 }

@@ -4,15 +4,9 @@
 #define SHUNT_CUDA_LAUNCH_H
 
 #include "cuda/peer.h"
+#include "cuda/recall.h"
 
 #define SHUNT_THREADS 512
-
-/* What is known of a launch that has not answered (room.c). */
-struct shunt_room {
-    uint32_t launch;
-    unsigned step;
-    double since;
-};
 
 /* One operation, as the launcher needs it. Filled by coll, owned by it until the operation is done. */
 struct shunt_launch {
@@ -35,7 +29,7 @@ struct shunt_launch {
     uint32_t seen;                  /* thread blocks of this launch known to have answered */
     uint64_t skip[SHUNT_GRID / 64]; /* bit b: thread block b has done its part */
     bool aborted;
-    struct shunt_room room;
+    struct shunt_recall recall;
 };
 
 /* Load every kernel into the GPU's context and find how many thread blocks of any of them are resident at once. */

@@ -44,6 +44,8 @@ cuda_sources += \
 	%reldir%/probe.h \
 	%reldir%/pull.c \
 	%reldir%/pull.h \
+	%reldir%/recall.c \
+	%reldir%/recall.h \
 	%reldir%/registry.c \
 	%reldir%/room.c \
 	%reldir%/registry.h \

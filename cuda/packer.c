@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/board.h"
 #include "base/clock.h"
@@ -20,6 +19,8 @@ extern const unsigned char shunt_pack_fatbin[];
 extern const unsigned long shunt_pack_fatbin_size;
 
 enum { MAX_PIECES = 64 };
+
+#define LOOK_SECONDS 1e-3 /* between two looks whether a kernel has begun */
 
 static struct shunt_packer packers[SHUNT_GPUS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -55,12 +56,18 @@ static enum shunt_status load_kernel(struct shunt_packer *packer, const char *na
 static enum shunt_status make_words(struct shunt_packer *packer)
 {
     static const uint64_t none[SHUNT_TOLD_WORDS];
+    void *pinned;
     enum shunt_status status = SHUNT_CUDA(cuMemAlloc_v2(&packer->told, sizeof none));
 
     packer->launch = 0;
+    packer->recall = (struct shunt_recall){ .key = 0 };
     packer->stuck = false;
     if (status == SHUNT_OK)
+        status = SHUNT_CUDA(cuMemHostAlloc(&pinned, sizeof none, CU_MEMHOSTALLOC_PORTABLE));
+    if (status == SHUNT_OK) {
+        packer->pinned = pinned;
         status = SHUNT_CUDA(cuMemcpyAsync(packer->told, (CUdeviceptr)none, sizeof none, packer->gpu->copies));
+    }
     if (status == SHUNT_OK)
         status = SHUNT_CUDA(cuStreamSynchronize(packer->gpu->copies));
     return status;
@@ -118,6 +125,7 @@ struct shunt_packer *shunt_packer_lock(struct shunt_gpu *gpu)
         packer->module = NULL;
         packer->stream = NULL;
         packer->told = packer->buffer = 0;
+        packer->pinned = NULL;
         packer->failed = load(packer) != SHUNT_OK;
     }
     if (!packer->failed && !is_stuck(packer))
@@ -151,6 +159,8 @@ void shunt_packer_close(struct shunt_gpu *gpu)
                 shunt_driver.cuMemFree_v2(packer->buffer);
             if (packer->told)
                 shunt_driver.cuMemFree_v2(packer->told);
+            if (packer->pinned)
+                shunt_driver.cuMemFreeHost(packer->pinned);
             if (packer->module)
                 shunt_driver.cuModuleUnload(packer->module);
         }
@@ -448,58 +458,43 @@ enum shunt_status shunt_packer_launch(struct shunt_packer *packer, const struct 
 
 /* ---- waiting ---- */
 
-/* Between a word of ours and the host, past what the stream of kernels waits for. */
-static bool copy_word(struct shunt_packer *packer, CUdeviceptr to, CUdeviceptr from)
+/* Is there no kernel any more that is going to do what the last launch was to do? */
+static bool called_back(struct shunt_packer *packer, double now)
 {
-    CUstream stream = packer->gpu->copies;
+    struct shunt_recall_words words = {
+        .recalled = packer->told + SHUNT_TOLD_RECALLED * sizeof(uint64_t),
+        .begun = packer->told + SHUNT_TOLD_BEGUN * sizeof(uint64_t),
+        .n = 1,
+        .pinned = packer->pinned,
+    };
 
-    return SHUNT_CUDA(cuMemcpyAsync(to, from, sizeof(uint64_t), stream)) == SHUNT_OK &&
-           SHUNT_CUDA(cuStreamSynchronize(stream)) == SHUNT_OK;
-}
-
-/* Has some block of the last launch begun? Yes, too, if it cannot be told. */
-static bool has_begun(struct shunt_packer *packer)
-{
-    uint64_t begun;
-
-    return !copy_word(packer, (CUdeviceptr)&begun, packer->told + SHUNT_TOLD_BEGUN * sizeof begun) ||
-           begun == packer->launch;
-}
-
-/* False: it has begun, and will end. A block that begins between the two looks may find the call, so all is done again. */
-static bool call_back(struct shunt_packer *packer)
-{
-    if (has_begun(packer) ||
-        !copy_word(packer, packer->told + SHUNT_TOLD_RECALLED * sizeof(uint64_t), (CUdeviceptr)&packer->launch))
-        return false;
-    nanosleep(&(struct timespec){ .tv_nsec = SHUNT_TOLD_ARRIVAL_NS }, NULL);
-    if (has_begun(packer))
+    switch (shunt_recall_look(&packer->recall, packer->gpu, &words, packer->launch, now)) {
+    case SHUNT_RECALL_MIXED: /* a part of it is done; what was not is not known, so all is to be done again */
         SHUNT_CUDA(cuStreamSynchronize(packer->stream));
-    else
-        packer->stuck = true;
-    return true;
+        return true;
+    case SHUNT_RECALL_UNBEGUN: return packer->stuck = true;
+    default: return false;
+    }
 }
 
 /* Time counts from when the kernel is next in order: what the application has put on the legacy stream may take long. */
 enum shunt_status shunt_packer_wait(struct shunt_packer *packer, CUevent event)
 {
-    double since = shunt_seconds(), now;
+    double looked = shunt_seconds();
     unsigned spins = 0;
     CUresult result;
 
     while ((result = event ? shunt_driver.cuEventQuery(event) : shunt_driver.cuStreamQuery(packer->stream)) ==
            CUDA_ERROR_NOT_READY) {
         shunt_board_relax(&spins);
-        now = shunt_seconds();
-        if (shunt_conf->room_ms == 0 || (now - since) * 1000 <= (double)shunt_conf->room_ms)
+        double now = shunt_seconds();
+        if (now - looked < LOOK_SECONDS)
             continue;
-        if (!shunt_gpu_legacy_passed(packer->gpu)) {
-            since = now;
-            continue;
-        }
-        if (call_back(packer))
+        looked = now;
+        if (called_back(packer, now))
             return SHUNT_PASS;
-        return event ? SHUNT_CUDA(cuEventSynchronize(event)) : SHUNT_CUDA(cuStreamSynchronize(packer->stream));
+        if (!shunt_gpu_legacy_passed(packer->gpu))
+            shunt_recall_restart(&packer->recall, now);
     }
     return shunt_cuda_check(result, SHUNT_LOG_WARN, "packing");
 }

@@ -2,8 +2,8 @@
 /*
  * The kernels of pack.cu on each GPU: loading, what they need in device memory, launching, waiting for them; for pack.c.
  *
- * A kernel may find no room on its GPU for as long as one of the application runs. It is called back then, as those of
- * room.c are, and waits for room all the same: until it is gone there is no packer for this GPU.
+ * A kernel may find no room on its GPU for as long as one of the application runs. It is called back then
+ * (recall.h), and waits for room all the same: until it is gone there is no packer for this GPU.
  *
  * All but reaches and close want the GPU's context entered.
  */
@@ -12,6 +12,7 @@
 
 #include "cuda/context.h"
 #include "cuda/pattern.h"
+#include "cuda/recall.h"
 
 /* One for each GPU. What is in it is used with its lock. */
 struct shunt_packer {
@@ -24,7 +25,9 @@ struct shunt_packer {
     unsigned processors;
     CUstream stream;      /* kernels, and copies when those have ended */
     CUdeviceptr told;     /* told.h */
+    uint64_t *pinned;     /* for copies of those */
     uint64_t launch;      /* number of the last */
+    struct shunt_recall recall;
     bool stuck;           /* it has been called back, and is still there */
     CUdeviceptr buffer; /* packed data on its way; 0: none yet */
     size_t buffer_bytes;

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Kernels that find no room on the GPU: those of the application have all of it, perhaps until MPI returns.
- *
- * The host calls such a launch back: a copy writes its key into our scratch, which needs no room. Each thread block first
- * says that it has begun, and then looks for that key (start.cuh). So when the key is there and a while has passed, in
- * which what a block had said before must have come, either some block is known to have begun, and goes on, or none has,
- * and each that begins from now on finds the key, and leaves with user memory untouched. What it has sent to its peers by then
- * harms nobody: this process takes part in nothing on the GPUs before that kernel has ended.
+ * Operations whose kernel finds no room on the GPU: called back (recall.h), withdrawn. A thread block that finds that it has been
+ * called back leaves with user memory untouched. What it has sent to its peers by then harms nobody: this process takes part
+ * in nothing on the GPUs before that kernel has ended.
  */
 #include "cuda/launch.h"
 
@@ -14,11 +10,6 @@
 
 #include "base/conf.h"
 #include "cuda/linger.h"
-
-/* A store of a kernel needs microseconds to arrive. */
-#define ARRIVAL_SECONDS 0.2
-
-enum step { WAITING, CALLED, ASKED, BEGUN, UNBEGUN };
 
 static _Atomic bool blocked; /* a withdrawn kernel may still be waiting for room */
 
@@ -37,19 +28,6 @@ static bool any_answer(const struct shunt_device *device, const struct shunt_lau
     return false;
 }
 
-/* Copies between scratch and our pinned words, one at a time. False: not yet, or not at all. */
-static bool copy_words(struct shunt_device *device, void *to, const void *from, size_t bytes)
-{
-    struct shunt_gpu_scope scope;
-
-    if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
-        return false;
-    enum shunt_status status =
-        SHUNT_CUDA(cuMemcpyAsync((CUdeviceptr)to, (CUdeviceptr)from, bytes, device->gpu->copies));
-    shunt_gpu_leave(&scope);
-    return status == SHUNT_OK;
-}
-
 static bool stream_idle(struct shunt_device *device, CUstream stream)
 {
     struct shunt_gpu_scope scope;
@@ -59,15 +37,6 @@ static bool stream_idle(struct shunt_device *device, CUstream stream)
     CUresult result = shunt_driver.cuStreamQuery(stream);
     shunt_gpu_leave(&scope);
     return result == CUDA_SUCCESS;
-}
-
-static enum step look_at_words(const struct shunt_device *device, const struct shunt_launch *launch)
-{
-    for (uint32_t b = 0; b < launch->grid; b++) {
-        if (device->room[b] == key_of(launch))
-            return BEGUN;
-    }
-    return UNBEGUN;
 }
 
 /* Does a step write to a receive buffer? */
@@ -101,29 +70,20 @@ static bool waits_before_writing(const struct shunt_plan *plan)
 
 bool shunt_launch_unbegun(struct shunt_device *device, struct shunt_launch *launch, double now)
 {
-    struct shunt_room *room = &launch->room;
-    uint64_t *key = device->room + SHUNT_GRID;
+    struct shunt_recall_words words = {
+        .recalled = (CUdeviceptr)(device->scratch + SHUNT_SCRATCH_RECALL),
+        .begun = (CUdeviceptr)(device->scratch + SHUNT_SCRATCH_BEGUN),
+        .n = launch->grid,
+        .pinned = device->room,
+    };
+    struct shunt_gpu_scope scope;
 
-    if (shunt_conf->room_ms == 0 || launch->lingered || !waits_before_writing(launch->plan) || any_answer(device, launch))
+    if (launch->lingered || !waits_before_writing(launch->plan) || any_answer(device, launch) ||
+        shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
         return false;
-    if (room->launch != launch->launches)
-        *room = (struct shunt_room){ .launch = launch->launches, .step = WAITING, .since = now };
-    double waited = now - room->since;
-    if (room->step == WAITING && waited * 1000 > (double)shunt_conf->room_ms) {
-        *key = key_of(launch);
-        if (copy_words(device, device->scratch + SHUNT_SCRATCH_RECALL, key, sizeof *key)) {
-            room->step = CALLED;
-            room->since = now;
-        }
-    } else if (room->step == CALLED && !stream_idle(device, device->gpu->copies)) {
-        room->since = now; /* from when on it is surely there */
-    } else if (room->step == CALLED && waited > ARRIVAL_SECONDS) {
-        if (copy_words(device, device->room, device->scratch + SHUNT_SCRATCH_BEGUN, launch->grid * sizeof(uint64_t)))
-            room->step = ASKED;
-    } else if (room->step == ASKED && stream_idle(device, device->gpu->copies)) {
-        room->step = look_at_words(device, launch);
-    }
-    return room->step == UNBEGUN;
+    enum shunt_recalled recalled = shunt_recall_look(&launch->recall, device->gpu, &words, key_of(launch), now);
+    shunt_gpu_leave(&scope);
+    return recalled == SHUNT_RECALL_UNBEGUN;
 }
 
 /* Has a block that ended well only done what touches no user memory? It had nothing to do, or was a sender of a plan. */
@@ -153,7 +113,7 @@ bool shunt_launch_untouched(const struct shunt_launch *launch)
 
 void shunt_launch_forsake(struct shunt_device *device, const struct shunt_launch *launch)
 {
-    if (launch->room.launch == launch->launches && launch->room.step == UNBEGUN) {
+    if (shunt_recall_unbegun(&launch->recall, key_of(launch))) {
         atomic_store_explicit(&blocked, true, memory_order_relaxed);
         shunt_linger_forget();
     } else {

@@ -221,12 +221,12 @@ endif
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = bench_types check_accesses check_allreduce check_app check_collectives check_comms \
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
-	check_life check_memory check_messages check_nodes check_packing check_random check_repeats check_requests check_rows \
+	check_life check_memory check_messages check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_starts check_threads check_types \
 	check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
 process_tests = checker allreduce collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
-	ll128 app clients mpich_suite mpi4py
+	ll128 app room clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
 	$(addprefix $(srcdir)/%reldir%/,calls.h driver_calls.h form.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it

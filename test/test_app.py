@@ -51,40 +51,6 @@ def test_several_contexts_and_gpus(settings):
     assert result.stats.gpu >= 30, str(result)
 
 
-def test_kernels_that_own_the_gpu(family):
-    """Until the call returns: it is staged after a while, on all ranks, and so is the next; then the GPUs are used again."""
-    for settings in ({"SHUNT_LINGER": "off"}, {"SHUNT_LINGER": "on"}):
-        result = mpirun(family, 2, "check_waits", KERNEL, "hogs", settings={**BOTH, **settings, "SHUNT_ROOM_MS": "200"})
-        result.silent().ran("any")
-        # of six calls for each of four buffers two are made meanwhile
-        assert result.stats.reasons["a kernel of the application leaves no room on a GPU"] >= 8, str(result)
-        assert result.stats.gpu >= 2 * 4 * 3 and result.seconds < 40, str(result)
-
-
-def test_types_while_kernels_own_the_gpu(family):
-    """Kernels that pack are called back, and the blocks copied one by one; what was called back writes nothing later."""
-    for limits in ({}, {"SHUNT_STAGE_SIZE": "64k", "SHUNT_STAGE_CHUNK": "64k"}):
-        result = mpirun(family, 2, "check_waits", KERNEL, "hogs-and-types", limit=60,
-                        settings={**BOTH, **limits, "SHUNT_ROOM_MS": "200", "SHUNT_DEBUG": "trace", "SHUNT_DEBUG_SUBSYS": "stage"})
-        assert result.checked()["cases"] > 21, str(result)
-        assert "copies: 600" in result.err and "launches: 1" in result.err, str(result)
-
-
-def test_messages_while_kernels_own_the_gpu(family):
-    """Kernels that fetch are called back, a copy engine does their work, and what was called back writes nothing later."""
-    result = mpirun(family, 2, "check_waits", KERNEL, "hogs-and-messages", limit=60,
-                    settings={"SUM_SINGLE": "1", "SHUNT_MESSAGE_SIZE": "200", "SHUNT_ROOM_MS": "200", "SHUNT_DEBUG": "info"})
-    assert result.checked()["cases"] == 3 * 8 + 1, str(result)
-    assert result.err.count("no room on the GPU for a kernel that fetches") >= 6, str(result)
-
-
-def test_death_while_kernels_have_no_room():
-    result = mpirun("openmpi", 3, "check_waits", KERNEL, "hog-and-death", settings={"SHUNT_ROOM_MS": "1000"},
-                    launcher_words=["--enable-recovery"], limit=30, stats=False)
-    assert result.rc is not None and result.seconds < 20, str(result)
-    assert result.out.count(": an error\n") == 2 and "a sum" not in result.out, str(result)
-
-
 def test_launches_that_block():
     """With CUDA_LAUNCH_BLOCKING=1 a rank sits in the launch while its peer has yet to launch."""
     blocking = {**BOTH, "CUDA_LAUNCH_BLOCKING": "1"}
