@@ -83,6 +83,7 @@ static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
     work->launch.plan = &work->plan;
     work->launch.posts = work->posts;
     work->launch.rows = work->rows;
+    work->unheard = shunt_launch_unheard(&work->plan);
     work->planned = true;
 }
 
@@ -96,12 +97,21 @@ static void take_out(struct shunt_work *work)
         *at = work->next;
 }
 
+/* A kernel that was told to end has. */
+static void allow_waits(struct shunt_work *work)
+{
+    if (work->called_off)
+        shunt_launch_abort(work->device, false);
+    work->called_off = false;
+}
+
 static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned code, enum shunt_status status)
 {
     work->code = code;
     work->status = status;
     work->algo = shunt_algos[shunt_round_verdict(&work->round)->algo].number;
     process.running = NULL;
+    allow_waits(work);
     shunt_peer_done(arena, work->launch.ticket);
     if (work->detached) {
         if (code == SHUNT_DONE_ABORTED)
@@ -131,6 +141,7 @@ static void settle(struct shunt_arena *arena, struct shunt_device *device, struc
 {
     if (shunt_round_yield(&work->round) == SHUNT_ROUND_STAGE) {
         shunt_launch_withdraw(device, &work->launch);
+        allow_waits(work);
         shunt_peer_done(arena, work->launch.ticket);
         process.running = NULL;
         /* Release, as in finish: the owner leaves as soon as it sees this. */
@@ -140,13 +151,24 @@ static void settle(struct shunt_arena *arena, struct shunt_device *device, struc
     }
 }
 
-/* Of an operation whose part of this rank is done: are those of the others that write here, if they are not in it? */
-static bool all_arrived(struct shunt_arena *arena, const struct shunt_work *work)
+/*
+ * Of an operation whose part of this rank is done: may it be left? Not before the parts of others are done that write here and
+ * are not in it (copy engines), or that may not even have begun: should one of them find no room, all have to stage.
+ */
+static bool may_leave(struct shunt_arena *arena, struct shunt_work *work)
 {
-    if (!(work->plan.flags & SHUNT_PLAN_ENGINES))
+    bool engines = work->plan.flags & SHUNT_PLAN_ENGINES;
+
+    if (!engines && work->unheard == 0)
         return true;
-    shunt_peer_done(arena, work->launch.ticket);
-    return shunt_copies_arrived(arena, &work->launch);
+    if (!work->ended)
+        shunt_peer_done(arena, work->launch.ticket);
+    work->ended = true;
+    for (uint32_t q = 0; q < work->plan.n && !engines; q++) {
+        if (work->unheard >> q & 1 && shunt_peer_ended(arena, work->launch.slots[q]) < work->launch.ticket)
+            return false;
+    }
+    return !engines || shunt_copies_arrived(arena, &work->launch);
 }
 
 static void look_at_running(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
@@ -156,11 +178,15 @@ static void look_at_running(struct shunt_arena *arena, struct shunt_device *devi
         return;
     }
     unsigned code = shunt_launch_done(device, &work->launch);
-    if (code == SHUNT_DONE_AGAIN) {
+    if (code == SHUNT_DONE_ABORTED && work->called_off) {
+        work->yielded = true;
+    } else if (code == SHUNT_DONE_OK && !may_leave(arena, work)) {
+        work->yielded = shunt_round_recalled(&work->round) && shunt_launch_repeatable(&work->launch);
+    } else if (code == SHUNT_DONE_AGAIN) {
         work->yielded = shunt_round_recalled(&work->round) && shunt_launch_untouched(&work->launch);
         if (!work->yielded)
             launch(arena, device, work);
-    } else if (code != 0 && (code != SHUNT_DONE_OK || all_arrived(arena, work))) {
+    } else if (code != 0) {
         finish(arena, work, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
     }
 }
@@ -252,6 +278,20 @@ static void give_up(struct shunt_arena *arena, struct shunt_work *work, enum shu
 }
 
 /*
+ * Some kernel of an operation has no room, and this rank's waits for it in the middle of its part, where only the abort word ends
+ * a wait. It may end there if nobody needs what it has done: all will stage, since nobody's input is overwritten.
+ */
+static bool may_call_off(struct shunt_work *work)
+{
+    bool in_place = false;
+
+    for (uint32_t q = 0; q < work->plan.n; q++)
+        in_place |= (work->posts[q]->flags & SHUNT_POST_IN_PLACE) != 0;
+    return !work->yielded && !in_place && !(work->plan.flags & (SHUNT_PLAN_LL | SHUNT_PLAN_ENGINES)) &&
+           shunt_round_recalled(&work->round);
+}
+
+/*
  * Under the lock, of what is in flight. The abort word ends a kernel, whose done word then ends the operation with an error; one
  * that has yielded has no kernel, or one that has not begun.
  */
@@ -259,6 +299,11 @@ static void look_at_kernel(struct shunt_arena *arena, struct shunt_work *work, b
 {
     struct shunt_device *device = work->device;
     bool engines = work->plan.flags & SHUNT_PLAN_ENGINES;
+    if (work->ended && !engines && !work->yielded) { /* who has died or failed will do nothing that is waited for */
+        if (!well)
+            finish(arena, work, SHUNT_DONE_OK, SHUNT_OK);
+        return;
+    }
     /* Copy engines wait for nobody; it is this host that waits for the other's word. */
     enum shunt_status status = !well && engines ? SHUNT_ERR_DEAD : shunt_launch_check(device);
 
@@ -276,6 +321,9 @@ static void look_at_kernel(struct shunt_arena *arena, struct shunt_work *work, b
     } else if (unbegun) {
         shunt_round_recall(&work->round, SHUNT_REASON_NO_ROOM);
         work->yielded = shunt_round_recalled(&work->round);
+    } else if (well && may_call_off(work)) {
+        shunt_launch_abort(device, true);
+        work->called_off = true;
     }
 }
 

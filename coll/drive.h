@@ -26,6 +26,9 @@ struct shunt_work {
     enum shunt_work_state state;
     bool detached; /* nobody need wait for it: who finds its end takes it from the list, and leaves */
     bool planned;
+    bool ended;    /* this rank's part is; it is not left, since those of others are not */
+    uint64_t unheard; /* ranks of whose parts only they can tell */
+    bool called_off; /* this rank's kernel has been told to end as it is */
     bool yielded;  /* it has been asked to be staged after all, and nothing of it goes on here */
     unsigned code; /* SHUNT_DONE_*, of FINISHED */
     unsigned algo; /* enum shunt_algo_name, of FINISHED */

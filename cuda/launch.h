@@ -61,6 +61,15 @@ bool shunt_launch_unbegun(struct shunt_device *device, struct shunt_launch *laun
 /* Has no block that has answered touched user memory? */
 bool shunt_launch_untouched(const struct shunt_launch *launch);
 
+/*
+ * Ranks (a mask) of whose kernels nothing is known when this rank's has ended: it need not hear from them. Who leaves before they
+ * have begun leaves them alone with a GPU that has no room.
+ */
+uint64_t shunt_launch_unheard(const struct shunt_plan *plan);
+
+/* This rank's kernel has done all its part: can all be done again as if it had not, since its input is still there? */
+bool shunt_launch_repeatable(const struct shunt_launch *launch);
+
 /* The operation ends here, with an error, though its kernel has left, or not begun. */
 void shunt_launch_forsake(struct shunt_device *device, const struct shunt_launch *launch);
 

@@ -8,7 +8,9 @@
 
 #include <stdatomic.h>
 
+#include "base/board.h"
 #include "base/conf.h"
+#include "cuda/exchange.h"
 #include "cuda/linger.h"
 
 static _Atomic bool blocked; /* a withdrawn kernel may still be waiting for room */
@@ -109,6 +111,57 @@ bool shunt_launch_untouched(const struct shunt_launch *launch)
             return false;
     }
     return true;
+}
+
+/* Ranks that must have begun for this rank's kernel to end. */
+static uint64_t ranks_heard(const struct shunt_plan *plan)
+{
+    uint64_t heard = 0;
+    struct shunt_exchange x;
+
+    if (plan->flags & SHUNT_PLAN_LL) {
+        shunt_exchange_of(plan, &x);
+        for (uint32_t q = 0; q < plan->n; q++)
+            heard |= (uint64_t)(x.recv[q] != SHUNT_NO_SLICE) << q;
+        return heard;
+    }
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        for (int w = 0; w < 2; w++)
+            heard |= plan->steps[i].wait[w].depth == 0 ? plan->steps[i].wait[w].ranks : 0;
+    }
+    return heard;
+}
+
+uint64_t shunt_launch_unheard(const struct shunt_plan *plan)
+{
+    uint64_t all = (UINT64_C(1) << plan->n) - 1, me = UINT64_C(1) << plan->me;
+
+    if (shunt_conf->room_ms == 0 || shunt_conf->reproducible || (plan->flags & SHUNT_PLAN_ENGINES))
+        return 0;
+    return all & ~me & ~ranks_heard(plan);
+}
+
+/* Does a step send something of this rank to others, or write what others have sent to its receive buffer? */
+static void step_moves(const struct shunt_plan *plan, const struct shunt_step *step, bool *sends, bool *receives)
+{
+    const struct shunt_ref *refs = &plan->refs[step->first_ref];
+    bool copy = step->kind == SHUNT_STEP_COPY;
+
+    for (uint32_t i = 0; i < step->n_in; i++) {
+        struct shunt_ref from = copy ? refs[2 * i] : refs[i], to = copy ? refs[2 * i + 1] : refs[step->n_in];
+        *sends |= from.space == SHUNT_SPACE_IN && (to.space != SHUNT_SPACE_OUT || !copy);
+        *receives |= from.space != SHUNT_SPACE_IN && to.space == SHUNT_SPACE_OUT;
+    }
+}
+
+bool shunt_launch_repeatable(const struct shunt_launch *launch)
+{
+    const struct shunt_plan *plan = launch->plan;
+    bool sends = false, receives = false;
+
+    for (uint32_t i = 0; i < plan->n_steps; i++)
+        step_moves(plan, &plan->steps[i], &sends, &receives);
+    return !(sends && receives && (launch->posts[plan->me]->flags & SHUNT_POST_IN_PLACE));
 }
 
 void shunt_launch_forsake(struct shunt_device *device, const struct shunt_launch *launch)

@@ -275,6 +275,16 @@ static void hogs_and_messages(void)
     free(host);
 }
 
+static int call_and_die(struct sum *sum, bool leaf)
+{
+    pthread_t thread;
+
+    if (sum_rank == sum_size - 1)
+        pthread_create(&thread, NULL, die_soon, NULL);
+    return leaf ? MPI_Bcast(sum->send.base, sum->n, MPI_INT, 0, MPI_COMM_WORLD) :
+                  MPI_Allreduce(sum->send.base, sum->recv.base, sum->n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+}
+
 /* The last rank is killed while the others' kernels find no room; each of them gets an error, not a hang. */
 static void hog_and_death(void)
 {
@@ -287,14 +297,29 @@ static void hog_and_death(void)
     sum_once(&sum);
     sum_fill(&sum);
     hog_begin(&hog);
-    if (sum_rank == sum_size - 1) {
-        pthread_t thread;
-        pthread_create(&thread, NULL, die_soon, NULL);
-    }
-    int rc = MPI_Allreduce(sum.send.base, sum.recv.base, sum.n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    int rc = call_and_die(&sum, false);
     printf("rank %d: %s\n", sum_rank, rc == MPI_SUCCESS ? "a sum" : "an error");
     fflush(stdout);
     hog_end(&hog);
+    _exit(0);
+}
+
+/* The last rank's kernel finds no room, and it is killed; the others have done all that they had to do. */
+static void hog_and_death_of_a_leaf(void)
+{
+    struct hog hog;
+    struct sum sum;
+
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    hog_make(&hog);
+    sum_make(&sum, 'D', SUM_SMALL);
+    sum_once(&sum);
+    sum_fill(&sum);
+    if (sum_rank == sum_size - 1)
+        hog_begin(&hog);
+    int rc = call_and_die(&sum, true);
+    printf("rank %d: %s\n", sum_rank, rc == MPI_SUCCESS ? "a message" : "an error");
+    fflush(stdout);
     _exit(0);
 }
 
@@ -398,15 +423,14 @@ static void rooted_free(struct rooted *r)
 }
 
 /* The last rank finds no room, while the others have done all that they were to do. */
-static void hogs_and_rooted(void)
+static void rooted(int count)
 {
-    static const int counts[] = {25, 5000, 60000};
     struct hog hog;
 
     hog_make(&hog);
-    for (int k = 0; k < 3 * FORMS; k++) {
+    for (int form = 0; form < FORMS; form++) {
         struct rooted r;
-        rooted_make(&r, (enum form)(k % FORMS), counts[k / FORMS]);
+        rooted_make(&r, (enum form)form, count);
         rooted_once(&r);
         if (sum_rank == r.last)
             hog_begin(&hog);
@@ -419,6 +443,16 @@ static void hogs_and_rooted(void)
     hog_free(&hog);
 }
 
+static void hogs_and_rooted(void)
+{
+    rooted(25);
+}
+
+static void hogs_and_large_rooted(void)
+{
+    rooted(60000);
+}
+
 int main(int argc, char **argv)
 {
     static const struct sum_mode modes[] = {
@@ -426,7 +460,9 @@ int main(int argc, char **argv)
         {"types", hogs_and_types},
         {"messages", hogs_and_messages},
         {"rooted", hogs_and_rooted},
+        {"large-rooted", hogs_and_large_rooted},
         {"death", hog_and_death},
+        {"death-of-a-leaf", hog_and_death_of_a_leaf},
         {NULL, NULL},
     };
 

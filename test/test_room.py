@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Kernels of the application that own the GPU until a call of MPI returns: ours are called back, and no call hangs."""
-from harness import mpirun
+import pytest
+
+from harness import by_name, mpirun
 
 BOTH = {"SHUNT_ALLREDUCE": "oneshot:0-4k,twoshot:4k-"}  # the small and the large sums of sum.h
 
@@ -39,10 +41,30 @@ def test_death_while_kernels_have_no_room():
     assert result.out.count(": an error\n") == 2 and "a sum" not in result.out, str(result)
 
 
-def test_collectives_with_a_root(family):
-    """Whoever has done all of his part waits for those who have not begun, and takes it back if they find no room."""
-    ranks = 3 if family == "openmpi" else 2
-    result = mpirun(family, ranks, "check_room", "rooted", settings={"SHUNT_ROOM_MS": "100"}, limit=90)
-    assert result.silent().ran("any").checked()["cases"] == 3 * 18 * ranks, str(result)
-    assert result.stats.reasons["a kernel of the application leaves no room on a GPU"] >= 12 * ranks, str(result)
-    assert result.stats.gpu >= 2 * 18 * ranks, str(result)
+def test_death_of_a_leaf_that_has_no_room():
+    """Who has done all of its part does not wait for a rank that will never do its own."""
+    result = mpirun("openmpi", 3, "check_room", "death-of-a-leaf", preset="dgx-h100", settings={"SHUNT_ROOM_MS": "5000"},
+                    launcher_words=["--enable-recovery"], limit=30, stats=False)
+    assert result.rc is not None and result.seconds < 20, str(result)
+    assert result.out.count(": a message\n") == 2 and "an error" not in result.out, str(result)
+
+
+def taken_back(result, ranks, counts):
+    """Of three calls of each kind the second finds no room, and perhaps the third, too, as the kernel is still there."""
+    result.silent().ran("any")
+    assert result.checked()["failures"] == 0, str(result)
+    staged, ran = by_name(result)
+    for name in "bcast", "scatter", "reduce", "gather", "gatherv", "scan":
+        assert staged[name] >= counts * ranks <= ran[name], str(result)
+    assert result.err.count("a kernel of the application leaves no room on a GPU") == 6, str(result)
+
+
+@pytest.mark.parametrize("preset", ["dgx-h100", "rtx4090x8"])
+def test_collectives_with_a_root(preset):
+    """Who has done all of its part waits for those that have not begun, and takes it back if one of these finds no room."""
+    settings = {"SHUNT_ROOM_MS": "100"}
+    taken_back(mpirun("openmpi", 3, "check_room", "rooted", "large-rooted", preset=preset, settings=settings, limit=90), 3, 2)
+
+
+def test_collectives_with_a_root_of_two():
+    taken_back(mpirun("mpich", 2, "check_room", "rooted", settings={"SHUNT_ROOM_MS": "100"}), 2, 1)
