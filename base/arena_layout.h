@@ -12,7 +12,7 @@
  * Capacities, of an arena of S bytes for P processes (the launcher's local size, or SHUNT_ARENA_PROCS if it does not
  * tell): posts take S/8, so there are S/1024 of them; rows S/16, so S/8192; the processes take 23.5 KiB each; of what then
  * remains one half is for boards (a board of n members takes 128 + 128 n bytes) and the other for rings (16 KiB each, given
- * to a board at its first arrival). The default of 8 MiB with 8 processes: 8192 posts, 1024 rows, some 2800 boards of 8
+ * to a board at its first arrival; those of persistent operations have narrow ones, 256 bytes from the boards' half). The default of 8 MiB with 8 processes: 8192 posts, 1024 rows, some 2800 boards of 8
  * members, 200 rings.
  *
  * What a killed process may leave half done is harmless by the order of its stores: see base/pool.c.
@@ -37,6 +37,7 @@ enum {
     SHARED_BUCKETS = 1024,    /* of the table of boards */
     SHARED_REFUSED = 256,     /* keys that are remembered as refused */
     SHARED_ENTRIES = 256,     /* operations of a board that can be under way */
+    SHARED_NARROW = 4,        /* the same of a narrow one */
     SHARED_TREES = 16,        /* of a board of more than SHUNT_BOARD_RANKS members */
     SHARED_GROUP = 8,         /* members that arrive in one word of such a board */
     SHARED_POSTS_MOST = 65536 /* an entry names its posts by 16 bits */
@@ -113,6 +114,7 @@ struct shared_board {
     _Atomic uint32_t ring;                       /* a line, or 0: nobody has arrived yet */
     _Atomic uint32_t poisoned;                   /* a member could not open: every operation stages */
     uint32_t n;
+    uint32_t entries; /* of its ring; SHARED_NARROW: which is then a block of the boards' lines */
     uint32_t closed; /* members that have closed: the last of all n frees, however late some open */
     struct shunt_key key;
     uint8_t slot[SHUNT_TREE_RANKS];
@@ -161,6 +163,7 @@ static_assert(sizeof(struct shared_row) == 512, "a row is four lines");
 static_assert(sizeof(struct shared_entry) == 64, "an entry is one cache line");
 static_assert(sizeof(struct shared_ring) % SHARED_LINE == 0, "rings are whole lines");
 static_assert(sizeof(struct shared_ring) == SHARED_ENTRIES * sizeof(struct shared_entry), "a ring of trees is no larger");
+static_assert(SHARED_NARROW * sizeof(struct shared_entry) == 2 * SHARED_LINE, "a narrow ring is as long as a board of one member");
 static_assert(SHUNT_TREE_RANKS / SHARED_GROUP <= 8, "a root's word has two bits for each group");
 static_assert(sizeof(struct shared_board) == SHARED_LINE, "a board is a line and one for each member");
 static_assert(SHUNT_CARD_BYTES % SHARED_LINE == 0 && SHUNT_STATS_BYTES % SHARED_LINE == 0, "pages are whole lines");
@@ -234,7 +237,7 @@ void shunt_arena_unlink(const struct shunt_arena *arena);
 /* ---- base/pool.c ---- */
 
 /* The board of `key`, found or created; SHUNT_ERR_LIMIT: none, and none for any other member either. */
-enum shunt_status shunt_pool_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots,
+enum shunt_status shunt_pool_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, unsigned entries,
                                   struct shared_board **board_p);
 /* This member cannot use the board of `key`: then nobody shall. Counts as its open and close. */
 void shunt_pool_refuse(struct shunt_arena *arena, struct shunt_key key, int n);

@@ -70,15 +70,16 @@ static void free_board(struct shunt_board *board)
     free(board);
 }
 
-enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int me,
-                                   struct shunt_board **board_p)
+static enum shunt_status open_board(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int me,
+                                    unsigned entries, struct shunt_board **board_p)
 {
     int kept = errno;
     enum shunt_status status = SHUNT_OK;
     struct shunt_board *board = new_board(arena, n, slots, me);
     bool shared = n <= SHUNT_TREE_RANKS; /* rule 9: larger ones only count */
     if (board && shared) {
-        status = shunt_pool_open(arena, key, n, slots, &board->shared);
+        board->entries = entries;
+        status = shunt_pool_open(arena, key, n, slots, entries, &board->shared);
         if (status == SHUNT_OK)
             board->passed = &board->shared->passed[me];
         else
@@ -92,6 +93,18 @@ enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key k
         *board_p = board;
     errno = kept;
     return status;
+}
+
+enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int me,
+                                   struct shunt_board **board_p)
+{
+    return open_board(arena, key, n, slots, me, SHARED_ENTRIES, board_p);
+}
+
+enum shunt_status shunt_board_open_narrow(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int me,
+                                          struct shunt_board **board_p)
+{
+    return open_board(arena, key, n, slots, me, n <= SHUNT_BOARD_RANKS ? SHARED_NARROW : SHARED_ENTRIES, board_p);
 }
 
 /* The communicator may be freed while operations on it are under way: the last use ends the board. */
@@ -173,7 +186,7 @@ enum shunt_reason shunt_board_trouble(const struct shunt_board *board)
 static enum shunt_reason enter_entry(struct shunt_board *board, struct shared_entry *entry, uint16_t post,
                                      bool *last)
 {
-    uint32_t lap = lap_of(board->sequence, SHARED_ENTRIES), bit = 1u << board->me;
+    uint32_t lap = lap_of(board->sequence, board->entries), bit = 1u << board->me;
     /* acquire: a free entry was left by all, our place in it is no longer read */
     uint64_t bits = load_word(&entry->word);
     struct word to;
@@ -279,7 +292,7 @@ static enum shunt_reason try_arrive(struct shunt_board *board, const struct shun
         *entry_p = &ring->tree[board->sequence % SHARED_TREES];
         trouble = shunt_tree_enter(board, *entry_p, (uint16_t)index, last);
     } else {
-        *entry_p = &ring->entry[board->sequence % SHARED_ENTRIES];
+        *entry_p = &ring->entry[board->sequence % board->entries];
         trouble = enter_entry(board, *entry_p, (uint16_t)index, last);
     }
     if (trouble != SHUNT_REASON_NONE) {

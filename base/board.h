@@ -104,6 +104,9 @@ struct shunt_key {
  */
 enum shunt_status shunt_board_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int me,
                                    struct shunt_board **board_p);
+/* The same for a board of which only few operations are under way at a time: it takes little of the arena. */
+enum shunt_status shunt_board_open_narrow(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, int me,
+                                          struct shunt_board **board_p);
 void shunt_board_close(struct shunt_board *board);
 
 /* Rule 1: a rank on host memory passes its next operation. 1-2 ns, never waits. board may be NULL. */

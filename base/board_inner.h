@@ -14,6 +14,7 @@ struct shunt_board {
     struct shunt_arena *arena;
     struct shared_board *shared; /* NULL: only counts */
     int n, me;
+    unsigned entries; /* of its ring, if it is none of trees */
     _Atomic uint32_t uses;     /* 1 while open, and 1 for each round */
     _Atomic uint64_t look_at;  /* ns: when to look next whether members live */
     _Atomic uint32_t polls;    /* that found nothing. Two threads may lose a count, which is no matter */

@@ -75,14 +75,22 @@ static struct shared_board *find_board(const struct shared_arena *shared, struct
     return NULL;
 }
 
-static struct shared_board *create_board(struct shared_arena *shared, struct shunt_key key, int n, const int *slots)
+static struct shared_board *create_board(struct shared_arena *shared, struct shunt_key key, int n, const int *slots,
+                                         unsigned entries)
 {
-    uint32_t at = take_block(shared, &shared->boards, n, lines_of(n));
+    /* A narrow ring at once: so what has a board can run, too. */
+    const bool narrow = entries == SHARED_NARROW;
+    uint32_t ring = narrow ? take_block(shared, &shared->boards, 1, lines_of(1)) : 0;
+    uint32_t at = narrow && !ring ? 0 : take_block(shared, &shared->boards, n, lines_of(n));
+    if (!at && ring)
+        give_block(shared, &shared->boards, 1, ring);
     if (!at)
         return NULL;
     struct shared_board *board = shared_at(shared, at);
     board->key = key;
     board->n = (uint32_t)n;
+    board->entries = entries;
+    atomic_store_explicit(&board->ring, ring, memory_order_relaxed);
     for (int i = 0; i < n; i++)
         board->slot[i] = (uint8_t)slots[i];
     _Atomic uint32_t *bucket = bucket_of(shared, key);
@@ -155,7 +163,9 @@ static void close_one(struct shared_arena *shared, struct shared_board *board)
     uint32_t at = atomic_load_explicit(link, memory_order_relaxed);
     atomic_store_explicit(link, atomic_load_explicit(&board->next, memory_order_relaxed), memory_order_release);
     uint32_t ring = atomic_load_explicit(&board->ring, memory_order_relaxed);
-    if (ring)
+    if (ring && board->entries == SHARED_NARROW)
+        give_block(shared, &shared->boards, 1, ring);
+    else if (ring)
         give_block(shared, &shared->rings, 0, ring);
     give_block(shared, &shared->boards, (int)board->n, at);
 }
@@ -167,7 +177,8 @@ static void poison(struct shared_arena *shared, struct shared_board *board)
     close_one(shared, board);
 }
 
-static struct shared_board *open_locked(struct shared_arena *shared, struct shunt_key key, int n, const int *slots)
+static struct shared_board *open_locked(struct shared_arena *shared, struct shunt_key key, int n, const int *slots,
+                                        unsigned entries)
 {
     _Atomic uint32_t *link;
     struct shared_board *board = find_board(shared, key, &link);
@@ -180,19 +191,19 @@ static struct shared_board *open_locked(struct shared_arena *shared, struct shun
     }
     if (is_refused(shared, key))
         return NULL;
-    board = create_board(shared, key, n, slots);
+    board = create_board(shared, key, n, slots, entries);
     if (!board)
         add_refused(shared, key, n);
     return board;
 }
 
-enum shunt_status shunt_pool_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots,
+enum shunt_status shunt_pool_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *slots, unsigned entries,
                                   struct shared_board **board_p)
 {
     struct shared_arena *shared = arena->shared;
     if (!shunt_shared_lock(&shared->table_lock))
         return SHUNT_ERR_SYSTEM;
-    struct shared_board *board = open_locked(shared, key, n, slots);
+    struct shared_board *board = open_locked(shared, key, n, slots, entries);
     shunt_shared_unlock(&shared->table_lock);
     *board_p = board;
     return board ? SHUNT_OK : SHUNT_ERR_LIMIT;

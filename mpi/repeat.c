@@ -34,8 +34,8 @@ static enum shunt_reason open_board(struct shunt_repeat *repeat, const struct sh
     for (int q = 0; q < comm->size; q++)
         slots[q] = shunt_board_slot(comm->board, q);
     /* Where it fails the others learn of it in the arena, and stage. */
-    return shunt_board_open(shunt_life_arena(), shunt_key_make(&origin, NULL, 0, NULL, 0), comm->size, slots, comm->rank,
-                            &repeat->comm.board) == SHUNT_OK
+    return shunt_board_open_narrow(shunt_life_arena(), shunt_key_make(&origin, NULL, 0, NULL, 0), comm->size, slots, comm->rank,
+                                   &repeat->comm.board) == SHUNT_OK
                ? SHUNT_REASON_NONE
                : SHUNT_REASON_BOARD_FULL;
 }

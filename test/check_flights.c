@@ -1,55 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives that go on while the program does something else: check_flights WHAT [COUNT]. Rank r uses device memory, or host
- * memory where the letters of KINDS (environment, one for each rank, repeated; default D) say so. What is wrong is printed, and
- * the exit code is 1.
+ * Collectives that go on while the program does something else: check_flights WHAT [COUNT], as test/parts.h has it.
  */
-#include <mpi.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "test/driver_calls.h"
-#include "test/gpu.h"
+#include "test/parts.h"
 
 enum { MANY = 24, INTS = 5000, LARGE = 1 << 18, TAG = 7 };
-
-static int rank, ranks, failures;
-static char kind;
-static MPI_Status *ignored_statuses; /* MPI_STATUSES_IGNORE, which compilers take for the address of too little memory */
-
-#define CHECK(condition)                                                                           \
-    ((condition) ? (void)0 : (void)(failures++, printf("rank %d, line %d: %s\n", rank, __LINE__, #condition)))
 
 /* Two buffers: what the rank brings, and the result. */
 struct pair {
     struct gpu_block send, recv;
     int n;
 };
-
-static void set_all(struct gpu_block *block, int n, int value)
-{
-    int *host = malloc((size_t)n * sizeof *host);
-
-    for (int i = 0; i < n; i++)
-        host[i] = value + i % 7;
-    gpu_copy(block->base, host, (size_t)n * sizeof *host);
-    free(host);
-}
-
-static int all_are(const struct gpu_block *block, int n, int value, int factor)
-{
-    int *host = malloc((size_t)n * sizeof *host), good = 1;
-
-    gpu_copy(host, block->base, (size_t)n * sizeof *host);
-    for (int i = 0; i < n && good; i++)
-        good = host[i] == value + factor * (i % 7);
-    free(host);
-    return good;
-}
 
 static void make_pair(struct pair *pair, int n)
 {
@@ -69,11 +33,6 @@ static void start(struct pair *pair, int value, MPI_Comm comm, MPI_Request *requ
     set_all(&pair->send, pair->n, value + rank);
     set_all(&pair->recv, pair->n, -1);
     CHECK(MPI_Iallreduce(pair->send.base, pair->recv.base, pair->n, MPI_INT, MPI_SUM, comm, request) == MPI_SUCCESS);
-}
-
-static int sum_of(int value)
-{
-    return ranks * value + ranks * (ranks - 1) / 2;
 }
 
 static int good(const struct pair *pair, int value)
@@ -101,13 +60,6 @@ static double now(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void nap(int ms)
-{
-    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-
-    nanosleep(&t, NULL);
 }
 
 /* ---- many at once ---- */
@@ -450,17 +402,7 @@ static void *use_thread(void *context)
 
 static void threads(void)
 {
-    pthread_t thread[3];
-    MPI_Comm comms[3];
-
-    for (int i = 0; i < 3; i++)
-        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-    for (int i = 0; i < 3; i++)
-        pthread_create(&thread[i], NULL, use_thread, &comms[i]);
-    for (int i = 0; i < 3; i++)
-        pthread_join(thread[i], NULL);
-    for (int i = 0; i < 3; i++)
-        MPI_Comm_free(&comms[i]);
+    run_threads(use_thread);
 }
 
 /* ---- memory ---- */
@@ -477,7 +419,9 @@ static long resident_kib(void)
     return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-static void flat(int rounds)
+static int rounds = 1000;
+
+static void flat(void)
 {
     struct pair pair;
     MPI_Request request;
@@ -527,37 +471,26 @@ static void left_over(void)
     start(&pair, 0, MPI_COMM_WORLD, &request);
 }
 
-int main(int argc, char **argv)
+static void nothing(void)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } all[] = {
-        { "many", many },   { "crossed", crossed }, { "late", late },   { "order", order },     { "blocked", blocked },
-        { "alone", alone }, { "ways", ways },       { "freed", freed }, { "threads", threads }, { "death", death },
-        { "orphans", orphans },
-    };
-    const char *what = argc > 1 ? argv[1] : "", *kinds = getenv("KINDS");
-    int provided;
+}
 
-    MPI_Init_thread(&argc, &argv, strcmp(what, "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    ignored_statuses = MPI_STATUSES_IGNORE;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    kinds = kinds ? kinds : "D";
-    kind = kinds[(size_t)rank % strlen(kinds)];
-    gpu_start(gpu_local_rank());
+/* All but one part begin when the ranks have met. */
+static void begin(const char *what)
+{
     if (strcmp(what, "first") != 0)
         meet();
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(what, all[i].name) == 0)
-            all[i].run();
-    if (strcmp(what, "first") == 0)
-        late();
-    if (strcmp(what, "flat") == 0)
-        flat(argc > 2 ? atoi(argv[2]) : 1000);
-    if (strcmp(what, "left") == 0)
-        left_over();
-    MPI_Finalize();
-    return failures != 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct part parts[] = {
+        { "many", many },   { "crossed", crossed }, { "late", late },   { "order", order },     { "blocked", blocked },
+        { "alone", alone }, { "ways", ways },       { "freed", freed }, { "threads", threads }, { "death", death },
+        { "orphans", orphans }, { "first", late }, { "flat", flat }, { "left", left_over }, { "meet", nothing },
+    };
+
+    if (argc > 2)
+        rounds = atoi(argv[2]);
+    return run_parts(argc, argv, parts, sizeof parts / sizeof *parts, begin);
 }

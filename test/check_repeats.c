@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Persistent collectives: check_repeats WHAT. Rank r uses device memory, or host memory where the letters of KINDS (environment,
- * one for each rank, repeated; default D) say so. What is wrong is printed, and the exit code is 1.
+ * Persistent collectives: check_repeats WHAT, as test/parts.h has it.
  */
 #include <mpi.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 #ifdef OPEN_MPI
 #include <mpi-ext.h>
 #endif
 
 #include "test/driver_calls.h"
-#include "test/gpu.h"
+#include "test/parts.h"
 
 #if defined OPEN_MPI && OMPI_MAJOR_VERSION < 5 /* Open MPI 5 says that it is MPI 3.1, and has those of MPI 4 */
 #define ALLREDUCE_INIT MPIX_Allreduce_init
@@ -29,47 +23,12 @@
 
 enum { FEW = 4, MANY = 20, INTS = 3000, LARGE = 3 << 20, TAG = 7 };
 
-static int rank, ranks, failures;
-static char kind;
-static MPI_Status *ignored_statuses; /* MPI_STATUSES_IGNORE, which compilers take for the address of too little memory */
-
-#define CHECK(condition)                                                                           \
-    ((condition) ? (void)0 : (void)(failures++, printf("rank %d, line %d: %s\n", rank, __LINE__, #condition)))
-
 /* An Allreduce: what the rank brings, the result, the request. */
 struct sum {
     struct gpu_block send, recv;
     int n;
     MPI_Request request;
 };
-
-static void nap(int ms)
-{
-    struct timespec t = { ms / 1000, ms % 1000 * 1000000L };
-
-    nanosleep(&t, NULL);
-}
-
-static void set_all(struct gpu_block *block, int n, int value)
-{
-    int *host = malloc((size_t)n * sizeof *host);
-
-    for (int i = 0; i < n; i++)
-        host[i] = value + i % 7;
-    gpu_copy(block->base, host, (size_t)n * sizeof *host);
-    free(host);
-}
-
-static int all_are(const struct gpu_block *block, int n, int value, int factor)
-{
-    int *host = malloc((size_t)n * sizeof *host), good = 1;
-
-    gpu_copy(host, block->base, (size_t)n * sizeof *host);
-    for (int i = 0; i < n && good; i++)
-        good = host[i] == value + factor * (i % 7);
-    free(host);
-    return good;
-}
 
 static void make(struct sum *sum, int n, MPI_Comm comm)
 {
@@ -95,7 +54,7 @@ static void fill(struct sum *sum, int value)
 
 static int good(const struct sum *sum, int value)
 {
-    return all_are(&sum->recv, sum->n, ranks * value + ranks * (ranks - 1) / 2, ranks);
+    return all_are(&sum->recv, sum->n, sum_of(value), ranks);
 }
 
 /* The requests of several, in an array, and back. */
@@ -352,6 +311,39 @@ static void remade(void)
     }
 }
 
+/* So many at a time as programs have for each of their messages; started in another order on each rank. */
+static void alive(void)
+{
+    enum { ALIVE = 2000, INTS_EACH = 64 };
+    static MPI_Request requests[ALIVE];
+    struct gpu_block send, recv;
+    int *host = malloc(sizeof(int) * ALIVE * INTS_EACH), wrong = 0;
+
+    gpu_alloc(&send, kind, sizeof(int) * ALIVE * INTS_EACH);
+    gpu_alloc(&recv, kind, sizeof(int) * ALIVE * INTS_EACH);
+    set_all(&send, ALIVE * INTS_EACH, rank);
+    set_all(&recv, ALIVE * INTS_EACH, -1);
+    for (int i = 0; i < ALIVE; i++) {
+        size_t at = sizeof(int) * (size_t)i * INTS_EACH;
+        CHECK(ALLREDUCE_INIT(send.base + at, recv.base + at, 2, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[i]) ==
+              MPI_SUCCESS);
+    }
+    for (int at = 0; at < ALIVE; at += 100) {
+        for (int i = 0; i < 100; i++)
+            MPI_Start(&requests[at + (rank % 2 ? 99 - i : i)]);
+        CHECK(MPI_Waitall(100, requests + at, ignored_statuses) == MPI_SUCCESS);
+    }
+    gpu_copy(host, recv.base, sizeof(int) * ALIVE * INTS_EACH);
+    for (int i = 0; i < ALIVE; i++)
+        wrong += host[i * INTS_EACH] != sum_of(0) + ranks * (i * INTS_EACH % 7);
+    CHECK(wrong == 0);
+    for (int i = 0; i < ALIVE; i++)
+        MPI_Request_free(&requests[i]);
+    gpu_free(&send);
+    gpu_free(&recv);
+    free(host);
+}
+
 /* ---- with others ---- */
 
 /* Between starts and ends there are collectives of all kinds, persistent ones of the host too. */
@@ -453,17 +445,7 @@ static void *use_thread(void *context)
 
 static void threads(void)
 {
-    pthread_t thread[3];
-    MPI_Comm comms[3];
-
-    for (int i = 0; i < 3; i++)
-        MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
-    for (int i = 0; i < 3; i++)
-        pthread_create(&thread[i], NULL, use_thread, &comms[i]);
-    for (int i = 0; i < 3; i++)
-        pthread_join(thread[i], NULL);
-    for (int i = 0; i < 3; i++)
-        MPI_Comm_free(&comms[i]);
+    run_threads(use_thread);
 }
 
 /* ---- what is kept ---- */
@@ -546,31 +528,11 @@ static void left_over(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } all[] = {
+    static const struct part parts[] = {
         { "ways", ways },       { "many", many },   { "partly", partly }, { "remade", remade }, { "between", between },
         { "blocked", blocked }, { "types", types }, { "large", large },   { "first", first },   { "left", left_over },
-        { "threads", threads },
+        { "threads", threads }, { "alive", alive },
     };
-    const char *kinds = getenv("KINDS"), *what = argc > 1 ? argv[1] : "";
-    int provided;
 
-    MPI_Init_thread(&argc, &argv, strcmp(what, "threads") == 0 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    ignored_statuses = MPI_STATUSES_IGNORE;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    kinds = kinds ? kinds : "D";
-    kind = kinds[(size_t)rank % strlen(kinds)];
-    gpu_start(gpu_local_rank());
-    bool known = false;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (strcmp(what, all[i].name) == 0) {
-            known = true;
-            all[i].run();
-        }
-    }
-    MPI_Finalize();
-    return failures != 0 || !known;
+    return run_parts(argc, argv, parts, sizeof parts / sizeof *parts, NULL);
 }

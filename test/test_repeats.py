@@ -55,6 +55,19 @@ def test_what_they_hold_is_given_back(family):
     assert ran == 268 and staged == 0, str(result)
 
 
+def test_thousands_at_a_time():
+    """All run on the GPUs."""
+    result, staged, ran = repeat("openmpi", 2, "alive", limit=100)
+    assert ran == 4000 and staged == 0, str(result)
+
+
+def test_no_room_for_thousands():
+    """Those that find none are staged, and say why."""
+    result, staged, ran = repeat("openmpi", 2, "alive", limit=100, settings={"SHUNT_ARENA_SIZE": "1m"})
+    assert ran > 0 and staged > 0 and staged + ran == 4000, str(result)
+    assert set(result.stats.reasons) == {"the board or one of its pools was full"}, str(result)
+
+
 def test_straight_into_receive_buffers(family):
     """They are open on all ranks when the operation has been made: the first start needs no scratch."""
     result, staged, ran = repeat(family, 2, "large")

@@ -105,6 +105,72 @@ static void test_capacity(void **state)
             shunt_board_close(many[rank][i]);
 }
 
+static void open_narrow(int rank, uint64_t key, struct shunt_board **board_p)
+{
+    int slots[] = {shunt_arena_slot(arena[rank], 0), shunt_arena_slot(arena[rank], 1)};
+
+    assert_int_equal(shunt_board_open_narrow(arena[rank], (struct shunt_key){{key, ~key}}, 2, slots, rank, board_p), SHUNT_OK);
+}
+
+/* Narrow boards take little, and are as good as others for few operations at a time. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    enum { MANY = 5000 };
+    static struct shunt_board *many[2][MANY];
+    join_all("narrow", 2);
+    for (int times = 0; times < 2; times++) {
+        for (int i = 0; i < MANY; i++)
+            for (int rank = 0; rank < 2; rank++)
+                open_narrow(rank, 1000 + (uint64_t)i, &many[rank][i]);
+        for (int i = 0; i < MANY; i++) {
+            for (int rank = 0; rank < 2; rank++) {
+                board[rank] = many[rank][i];
+                arrive(rank);
+            }
+            for (int rank = 0; rank < 2; rank++) {
+                expect(rank, SHUNT_ROUND_RUN);
+                leave(rank);
+            }
+        }
+        assert_int_equal(pool_use().boards, MANY);
+        assert_int_equal(pool_use().rings, 0);
+        for (int rank = 0; rank < 2; rank++)
+            for (int i = 0; i < MANY; i++)
+                shunt_board_close(many[rank][i]);
+        assert_int_equal(pool_use().boards, 0);
+    }
+    memset(board, 0, sizeof board);
+}
+
+/* Who has not left an operation makes the one that gets its entry again be staged, and nothing else. */
+static void test_narrow_and_late(void **state)
+{
+    (void)state;
+    struct shunt_round late;
+
+    join_all("narrowlate", 2);
+    for (int rank = 0; rank < 2; rank++)
+        open_narrow(rank, 5, &board[rank]);
+    for (int k = 0; k < 40; k++) {
+        for (int rank = 0; rank < 2; rank++) {
+            if (k % 8 == 4)
+                assert_int_equal(arrive_not(rank), SHUNT_REASON_BOARD_FULL);
+            else
+                arrive(rank);
+        }
+        if (k % 8 == 0)
+            late = rounds[1];
+        for (int rank = 0; rank < 2 && k % 8 != 4; rank++) {
+            expect(rank, SHUNT_ROUND_RUN);
+            if (rank == 0 || k % 8 != 0)
+                leave(rank);
+        }
+        if (k % 8 == 4)
+            shunt_round_leave(&late);
+    }
+}
+
 /* No ring left: as a host rank. A ring that is given back serves the next. */
 static void test_no_rings(void **state)
 {
@@ -214,7 +280,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, before, after)
     const struct CMUnitTest tests[] = {
         TEST(test_close_before_open), TEST(test_facts), TEST(test_large), TEST(test_key_clash),
-        TEST(test_refuse_after_open), TEST(test_capacity), TEST(test_no_rings), TEST(test_full),
+        TEST(test_refuse_after_open), TEST(test_capacity), TEST(test_narrow), TEST(test_narrow_and_late), TEST(test_no_rings), TEST(test_full),
         TEST(test_full_for_ever), TEST(test_broken),
     };
     return cmocka_run_group_tests_name("pool", tests, NULL, NULL);
