@@ -125,6 +125,8 @@ def host_args(call):
         replaced = {"rstatus": "call.status"}
     if call.cls in {"move", "receive", "issue", "ireceive"}:
         replaced["count"] = "call.count"
+        if call.cls == "receive":
+            replaced["rcount"] = "call.recvcount"
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
 
 
@@ -156,9 +158,9 @@ def write_begin(calls):
 POLLED = {"Send", "Ssend", "Rsend", "Recv", "Mrecv"}
 POLLED_OTHERS = {
     "Sendrecv": """MPI_Request requests[2];
-            rc = shunt_host.Irecv{c}(call.recvbuf, recvcount, call.recvtype, source, recvtag, comm, &requests[0]);
+            rc = shunt_host.Irecv{c}(call.recvbuf, call.recvcount, call.recvtype, source, recvtag, comm, &requests[0]);
             if (rc == MPI_SUCCESS)
-                rc = shunt_host.Isend{c}(call.sendbuf, sendcount, call.datatype, dest, sendtag, comm, &requests[1]);
+                rc = shunt_host.Isend{c}(call.sendbuf, call.count, call.datatype, dest, sendtag, comm, &requests[1]);
             if (rc == MPI_SUCCESS) {{
                 rc = shunt_poll_request(&requests[0], call.status);
                 int sent = shunt_poll_request(&requests[1], MPI_STATUS_IGNORE);
@@ -166,11 +168,11 @@ POLLED_OTHERS = {
             }}""",
     "Probe": """int flag = 0;
             unsigned spins = 0;
-            while ((rc = shunt_host.Iprobe(source, tag, comm, &flag, status)) == MPI_SUCCESS && !flag)
+            while ((rc = shunt_host.Iprobe(source, tag, comm, &flag, call.status)) == MPI_SUCCESS && !flag)
                 shunt_poll_turn(&spins);""",
     "Mprobe": """int flag = 0;
             unsigned spins = 0;
-            while ((rc = shunt_host.Improbe(source, tag, comm, &flag, message, status)) == MPI_SUCCESS && !flag)
+            while ((rc = shunt_host.Improbe(source, tag, comm, &flag, message, call.status)) == MPI_SUCCESS && !flag)
                 shunt_poll_turn(&spins);"""}
 
 
