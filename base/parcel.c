@@ -87,6 +87,15 @@ bool shunt_parcel_find(const struct shunt_parcels *parcels, const struct shunt_p
     return found;
 }
 
+void shunt_parcel_discard(struct shunt_parcels *parcels, uint32_t index, uint64_t number)
+{
+    /* It may be on its way from the one to the other. */
+    while (is_open(number << 3 | shunt_parcel_look(parcels, index, number)) &&
+           !shunt_parcel_turn(parcels, index, number, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_DONE) &&
+           !shunt_parcel_turn(parcels, index, number, SHUNT_PARCEL_MOVED, SHUNT_PARCEL_DONE)) {
+    }
+}
+
 bool shunt_parcel_drop(struct shunt_parcels *parcels, const struct shunt_parcel_note *like,
                        bool (*held)(void *context, uint32_t index, uint64_t number), void *context)
 {
@@ -94,11 +103,9 @@ bool shunt_parcel_drop(struct shunt_parcels *parcels, const struct shunt_parcel_
     uint64_t number;
     uint32_t index;
 
-    while (shunt_parcel_find(parcels, like, held, context, &note, &index, &number)) {
-        /* It may be on its way from the one to the other. */
-        if (shunt_parcel_turn(parcels, index, number, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_DONE) ||
-            shunt_parcel_turn(parcels, index, number, SHUNT_PARCEL_MOVED, SHUNT_PARCEL_DONE))
-            return true;
-    }
-    return false;
+    bool found = shunt_parcel_find(parcels, like, held, context, &note, &index, &number);
+
+    if (found)
+        shunt_parcel_discard(parcels, index, number);
+    return found;
 }

@@ -64,6 +64,7 @@ struct shunt_call {
         MPI_Comm *newcomm;     /* creation calls: where the host writes it; Comm_free, Comm_disconnect: what ends */
         MPI_Datatype recvtype; /* of calls with two types */
         const void *compare;   /* of Compare_and_swap */
+        const MPI_Message *message; /* of Mrecv */
     };
 };
 _Static_assert(sizeof(struct shunt_call) <= 80, "clearing a struct shunt_call becomes slow");
@@ -123,7 +124,7 @@ int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept);
 bool shunt_hook_probe_before(struct shunt_call *call, int *rc, void **kept);
 void shunt_hook_probe_after(const struct shunt_call *call, int rc);
-extern bool shunt_receives_unseen; /* atomically written: some nonblocking receive began before hooks ran for them */
+bool shunt_receive_early(void); /* a nonblocking receive begins before CUDA is in use: is it recorded? (receipt.c) */
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_issue_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_access_before(struct shunt_call *call, int *rc, void **kept);

@@ -222,7 +222,6 @@ void shunt_comm_stop(void)
 {
     struct shunt_comm *comm;
 
-    shunt_requests_drain(MPI_COMM_NULL);
     shunt_requests_clear();
     while ((comm = shunt_map_pop(&shunt_comms)))
         release_comm(comm);

@@ -349,10 +349,12 @@ static int prepare_call(struct shunt_wait *wait, struct watch *watch)
 static bool complete_here(struct shunt_wait *wait, struct watch *watch, int *rc)
 {
     bool flights = __atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0;
-    bool loops = flights || __atomic_load_n(&shunt_requests_fetching, __ATOMIC_RELAXED) > 0;
+    bool fetching = __atomic_load_n(&shunt_requests_fetching, __ATOMIC_RELAXED) > 0, loops = flights || fetching;
 
     if (flights)
         shunt_flights_look();
+    if (fetching && shunt_poll_completes(wait->id) && !shunt_poll_waits(wait->id))
+        shunt_poll_fetch();
     bool others = watch && shunt_poll_completes(wait->id) && any_stands_in(wait, watch);
     if (!others && !(loops && shunt_poll_waits(wait->id)))
         return false;

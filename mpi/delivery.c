@@ -230,7 +230,7 @@ static bool keep_datatype(struct delivery *delivery)
     struct shunt_receipt *receipt = &delivery->receipt;
     MPI_Datatype own;
 
-    if (receipt->images || shunt_types_find(receipt->datatype))
+    if (!receipt->typed)
         return true;
     if (shunt_host.Type_dup(receipt->datatype, &own) != MPI_SUCCESS)
         return false;
@@ -378,13 +378,13 @@ static bool begin_receive(struct shunt_call *call, struct delivery *delivery, in
 
 bool shunt_delivery_before(struct shunt_call *call, int *rc, void **kept, bool *done)
 {
-    bool sends = is_send(call) && shunt_conf->message_size != SIZE_MAX;
+    bool in_use = shunt_gpu_in_use(), sends = in_use && is_send(call) && shunt_conf->message_size != SIZE_MAX;
     struct delivery *delivery;
     int saved = errno;
 
     *done = false;
     shunt_parcel_notice(call);
-    if ((!sends && !(is_receive(call) && shunt_receipt_wanted())) || shunt_life_forked() ||
+    if ((!sends && !(is_receive(call) && (in_use ? shunt_receipt_wanted() : shunt_receipt_early()))) || shunt_life_forked() ||
         !(delivery = calloc(1, sizeof *delivery)))
         return false;
     bool ours;

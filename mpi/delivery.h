@@ -10,6 +10,7 @@
 #ifndef SHUNT_MPI_DELIVERY_H
 #define SHUNT_MPI_DELIVERY_H
 
+#include "mpi/receipt.h"
 #include "mpi/request.h"
 
 /*
@@ -32,7 +33,11 @@ void shunt_deliveries_drain(void);
 void shunt_deliveries_look(void);
 bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number);
 
-/* Is this descriptor in a matched message that the program holds? Of probe.c. */
+/*
+ * Of probe.c. Is this descriptor in a matched message that the program holds, or is receiving? The program begins to receive
+ * a matched message: false if it is not known to be a parcel.
+ */
 bool shunt_probe_claimed(int slot, uint32_t index, uint64_t number);
+bool shunt_probe_receives(MPI_Message message, struct shunt_claim *parcel);
 
 #endif

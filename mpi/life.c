@@ -25,7 +25,9 @@
 #include "mpi/flatten.h"
 #include "mpi/flight.h"
 #include "mpi/float16.h"
+#include "mpi/parcel.h"
 #include "mpi/receipt.h"
+#include "mpi/request.h"
 #include "pt2pt/spill.h"
 
 enum phase { BEFORE, STARTING, RUNNING, ENDING, OVER };
@@ -186,6 +188,7 @@ void shunt_hook_final_before(const struct shunt_call *call)
         return;
     /* With the last session MPI itself goes, and with it our attribute key. */
     if (is_session(call) && life.phase != RUNNING && atomic_load(&life.sessions) == 1) {
+        shunt_requests_drain(MPI_COMM_NULL);
         shunt_comm_stop();
         shunt_accesses_clear();
         shunt_patterns_stop();
@@ -199,6 +202,8 @@ void shunt_hook_final_before(const struct shunt_call *call)
         return;
     shunt_flights_finish();
     shunt_helper_stop(life.arena);
+    shunt_requests_drain(MPI_COMM_NULL);
+    shunt_parcels_finish();
     life.phase = ENDING;
     shunt_stats_finish(life.arena);
     shunt_comm_stop();

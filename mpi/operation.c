@@ -216,7 +216,7 @@ bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
 {
     bool done;
 
-    if (shunt_gpu_in_use() && shunt_delivery_before(call, rc, kept, &done))
+    if (shunt_delivery_before(call, rc, kept, &done))
         return done;
     return may_be_device(call) && stage_issue(call, SHUNT_REASON_NO_ALGORITHM, rc, kept);
 }

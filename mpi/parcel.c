@@ -2,6 +2,7 @@
 /* Sending parcels; parcel.h. */
 #include "mpi/parcel.h"
 
+#include "base/clock.h"
 #include "base/conf.h"
 #include "coll/run.h"
 #include "mpi/comm.h"
@@ -10,7 +11,8 @@
 #include "mpi/life.h"
 #include "mpi/receipt.h"
 
-#define ADVANCE_TURNS 16
+#define ADVANCE_TURNS  16
+#define FINISH_SECONDS 10 /* for what nobody takes and there is no memory for */
 
 /* Buffered sends copy at once; what is received to the same buffer must not overwrite it before it is fetched. */
 static bool may_send(unsigned id)
@@ -153,4 +155,14 @@ void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc)
         shunt_receipt_relax(&turns);
     }
     shunt_deliveries_drain();
+}
+
+void shunt_parcels_finish(void)
+{
+    struct shunt_arena *arena = shunt_life_arena();
+    double end = shunt_seconds() + FINISH_SECONDS;
+    unsigned turns = 0;
+
+    while (arena && !shunt_sends_over(arena) && shunt_seconds() < end)
+        shunt_receipt_relax(&turns);
 }

@@ -26,6 +26,9 @@ void shunt_parcel_notice(const struct shunt_call *call);
 /* If it can be, expose the buffer, and put the descriptor into the call in its place. `send` has been found and held. */
 bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send, struct shunt_parcel_sent *sent);
 
+/* At Finalize: what is still under way is fetched, or moved, before its memory goes. */
+void shunt_parcels_finish(void);
+
 /* The host has answered `rc`; returns when the buffer is the program's again. */
 void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc);
 

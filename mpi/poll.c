@@ -19,6 +19,12 @@ static void wait_turn(unsigned *spins)
     shunt_poll_turn(spins);
 }
 
+void shunt_poll_fetch(void)
+{
+    shunt_deliveries_advance();
+    shunt_deliveries_drain();
+}
+
 int shunt_poll_request(MPI_Request *request, MPI_Status *status)
 {
     unsigned spins = 0;

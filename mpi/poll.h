@@ -14,4 +14,10 @@ bool shunt_poll_completes(enum shunt_call_id id);
 /* The host's call of such a kind; one that waits is a loop. Answers its error. */
 int shunt_poll_call(const struct shunt_wait *wait);
 
+/*
+ * Fetch what has come for receives that are under way: who only looks whether requests are complete may do so again and
+ * again, while the sender of another message waits for that to be fetched.
+ */
+void shunt_poll_fetch(void);
+
 #endif

@@ -19,22 +19,46 @@
 
 #define POKE_TURNS    64
 #define ADVANCE_TURNS 16
-
-bool shunt_receives_unseen;
+#define EARLY         4096 /* receives */
 
 /* ---- whether ---- */
 
 static enum { UNASKED, WANTED, STOPPED } wanted;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/*
+ * What begins before CUDA is in use may end with a descriptor after. It is recorded, too, but not for ever: a program that
+ * has no use for GPUs shall not pay for it. With one receive that is not recorded a process never takes descriptors.
+ */
+static atomic_int early;
+
 /* Several threads in calls that look at the same messages are more than can be told apart here. */
-static bool is_possible(void)
+static bool is_alone(void)
 {
     int provided = MPI_THREAD_MULTIPLE;
 
     return shunt_life_arena() && shunt_conf->message_size != SIZE_MAX &&
-           !__atomic_load_n(&shunt_receives_unseen, __ATOMIC_RELAXED) &&
-           shunt_host.Query_thread(&provided) == MPI_SUCCESS && provided != MPI_THREAD_MULTIPLE &&
+           shunt_host.Query_thread(&provided) == MPI_SUCCESS && provided != MPI_THREAD_MULTIPLE;
+}
+
+bool shunt_receipt_early(void)
+{
+    return wanted == UNASKED && atomic_load_explicit(&early, memory_order_relaxed) < EARLY;
+}
+
+bool shunt_receive_early(void)
+{
+    if (!shunt_receipt_early())
+        return false;
+    if (is_alone() && atomic_fetch_add_explicit(&early, 1, memory_order_relaxed) < EARLY - 1)
+        return true;
+    atomic_store_explicit(&early, EARLY, memory_order_relaxed);
+    return false;
+}
+
+static bool is_possible(void)
+{
+    return atomic_load_explicit(&early, memory_order_relaxed) < EARLY && is_alone() &&
            shunt_receive_start(shunt_life_arena());
 }
 
@@ -116,7 +140,7 @@ static bool gather(const struct shunt_receipt *receipt, char *to)
     bool good = most > 0;
 
     if (receipt->pattern) {
-        shunt_pattern_gather(receipt->pattern, receipt->buffer, 0, receipt->diverted_bytes, to);
+        shunt_pattern_gather(receipt->pattern, receipt->buffer, 0, (uint64_t)receipt->room, to);
         return true;
     }
     for (MPI_Count i = 0, n; good && i < receipt->count; i += n) {
@@ -151,6 +175,32 @@ static bool scatter(const struct shunt_receipt *receipt, const char *from, MPI_C
 }
 
 /*
+ * MPICH does not tell how long a message was that did not fit. So that a descriptor is known for one where the buffer is
+ * shorter, there is room for it in every receive whose count is of nothing else.
+ */
+static bool is_short(const struct shunt_call *call, const struct shunt_receipt *receipt)
+{
+#ifdef OPEN_MPI
+    (void)call;
+    (void)receipt;
+    return false;
+#else
+    return receipt->room < SHUNT_DESCRIPTOR_BYTES && !receipt->blind &&
+           shunt_call_family(call->id) != SHUNT_CALL_Sendrecv_replace;
+#endif
+}
+
+static void widen(struct shunt_call *call, struct shunt_receipt *receipt)
+{
+    bool two = is_two_sided(call);
+
+    receipt->widened = true;
+    receipt->diverted = call->recvbuf = receipt->small;
+    *(two ? &call->recvcount : &call->count) = SHUNT_DESCRIPTOR_BYTES;
+    *(two ? &call->recvtype : &call->datatype) = MPI_BYTE;
+}
+
+/*
  * Under MPICH a message that ends inside an element of a type with gaps is an error, and descriptors do; and where they lie
  * is hard to tell under all. So such elements come to memory of ours, and from there to the buffer.
  */
@@ -159,15 +209,23 @@ static enum shunt_status divert(struct shunt_call *call, struct shunt_receipt *r
     MPI_Datatype packed = shunt_packed_type_of(receipt->datatype);
     MPI_Count size = size_of(receipt->datatype);
 
-    if (size == 0 || receipt->count <= 0 || find_dense(receipt->buffer, receipt->datatype, receipt->count))
+    receipt->room = receipt->count > 0 ? size * receipt->count : 0;
+    receipt->dense = receipt->room > 0 ? find_dense(receipt->buffer, receipt->datatype, receipt->count) : NULL;
+    if (receipt->room > 0 && !receipt->dense) {
+        receipt->pattern = shunt_pattern_of(receipt->datatype);
+        receipt->typed = !receipt->pattern;
+    }
+    if (is_short(call, receipt)) {
+        widen(call, receipt);
         return SHUNT_OK;
-    receipt->diverted_bytes = (size_t)(size * receipt->count);
-    receipt->pattern = shunt_pattern_of(receipt->datatype);
+    }
+    if (receipt->room == 0 || receipt->dense)
+        return SHUNT_OK;
     if (packed == MPI_DATATYPE_NULL && size <= INT_MAX &&
         shunt_host.Type_contiguous((int)size, MPI_BYTE, &receipt->packed) == MPI_SUCCESS)
         shunt_host.Type_commit(&receipt->packed);
     packed = packed == MPI_DATATYPE_NULL ? receipt->packed : packed;
-    if (packed == MPI_DATATYPE_NULL || !(receipt->diverted = shunt_bounce_get(receipt->diverted_bytes)))
+    if (packed == MPI_DATATYPE_NULL || !(receipt->diverted = shunt_bounce_get((size_t)receipt->room)))
         return SHUNT_ERR_MEMORY;
     /* What is received there is sent from there before, or all of it goes back. */
     if ((receipt->blind || shunt_call_family(call->id) == SHUNT_CALL_Sendrecv_replace) &&
@@ -194,19 +252,35 @@ enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shun
     };
     if (receipt->images)
         receipt->fetch.ticket = shunt_pull_ticket();
+    if (receipt->comm == MPI_COMM_NULL)
+        receipt->claimed = shunt_probe_receives(*call->message, &receipt->claim);
     enum shunt_status status = divert(call, receipt);
     if (status != SHUNT_OK)
         shunt_receipt_release(receipt);
     return status;
 }
 
+/* A call has ended in another way than by fetching. What is on its way goes to the program's buffer, and only we see its end. */
+static void give_up(struct shunt_receipt *receipt)
+{
+    const struct shunt_descriptor *descriptor = &receipt->fetch.descriptor;
+
+    while (receipt->fetch.busy)
+        shunt_receipt_advance(receipt);
+    if (receipt->parcel && !receipt->fetched && shunt_life_arena())
+        shunt_parcel_discard(shunt_arena_parcels(shunt_life_arena(), (int)descriptor->source.slot), descriptor->index,
+                             descriptor->number);
+    receipt->fetched = true;
+}
+
 void shunt_receipt_release(struct shunt_receipt *receipt)
 {
+    give_up(receipt);
     shunt_pattern_release(receipt->pattern);
     receipt->pattern = NULL;
-    if (receipt->diverted)
-        shunt_bounce_put(receipt->diverted, receipt->diverted_bytes);
-    if (receipt->diverted && receipt->packed != MPI_DATATYPE_NULL)
+    if (receipt->diverted && !receipt->widened)
+        shunt_bounce_put(receipt->diverted, (size_t)receipt->room);
+    if (receipt->diverted && !receipt->widened && receipt->packed != MPI_DATATYPE_NULL)
         shunt_host.Type_free(&receipt->packed);
     receipt->diverted = NULL;
 }
@@ -236,13 +310,13 @@ static char *find_device(const struct shunt_receipt *receipt)
 /* What the host has written to: in order and without gaps. */
 static char *find_written(const struct shunt_receipt *receipt)
 {
-    return receipt->diverted ? receipt->diverted : find_dense(receipt->buffer, receipt->datatype, receipt->count);
+    return receipt->diverted ? receipt->diverted : receipt->dense;
 }
 
-static void aim(struct shunt_receipt *receipt, MPI_Count size)
+static void aim(struct shunt_receipt *receipt)
 {
     struct shunt_fetch *fetch = &receipt->fetch;
-    uint64_t room = (uint64_t)(size * receipt->count);
+    uint64_t room = (uint64_t)receipt->room;
 
     fetch->room = room < fetch->descriptor.bytes ? room : fetch->descriptor.bytes;
 #ifndef OPEN_MPI
@@ -258,18 +332,18 @@ static void aim(struct shunt_receipt *receipt, MPI_Count size)
 
 void shunt_receipt_look(struct shunt_receipt *receipt, const MPI_Status *status)
 {
-    MPI_Count bytes = 0, size;
+    MPI_Count bytes = 0;
     const char *at;
 
     if (!receipt->blind && (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS ||
                             bytes != SHUNT_DESCRIPTOR_BYTES))
         return;
-    if ((size = size_of(receipt->datatype)) == 0 || size * receipt->count < SHUNT_DESCRIPTOR_BYTES)
+    if (receipt->room < SHUNT_DESCRIPTOR_BYTES && !receipt->widened)
         return;
     at = find_written(receipt);
     if (at && shunt_descriptor_read(shunt_life_arena(), at, &receipt->fetch.descriptor)) {
         receipt->parcel = true;
-        aim(receipt, size);
+        aim(receipt);
     }
 }
 
@@ -317,9 +391,12 @@ static void drop_parcel(const struct shunt_receipt *receipt, const MPI_Status *s
 {
     struct shunt_arena *arena = shunt_life_arena();
     const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
+    const struct shunt_claim *claim = &receipt->claim;
     MPI_Count bytes = 0;
     int slot = comm ? shunt_comm_slot(comm, status->MPI_SOURCE) : -1;
 
+    if (receipt->claimed)
+        shunt_parcel_discard(shunt_arena_parcels(arena, claim->slot), claim->index, claim->number);
     if (slot < 0 || shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes != SHUNT_DESCRIPTOR_BYTES)
         return;
     struct shunt_parcel_note like = {
@@ -340,10 +417,14 @@ static int raise_error(const struct shunt_receipt *receipt, int class)
 /* What has come to memory of ours goes to the buffer. */
 static bool put_in_place(const struct shunt_receipt *receipt, MPI_Count bytes)
 {
-    MPI_Count most = (MPI_Count)receipt->diverted_bytes;
+    MPI_Count some = bytes < receipt->room ? bytes : receipt->room;
 
-    return !receipt->diverted || receipt->direct || bytes <= 0 ||
-           scatter(receipt, receipt->diverted, bytes < most ? bytes : most);
+    if (!receipt->diverted || receipt->direct || some <= 0)
+        return true;
+    if (!receipt->dense)
+        return scatter(receipt, receipt->diverted, some);
+    memcpy(receipt->dense, receipt->diverted, (size_t)some);
+    return true;
 }
 
 int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int rc)
@@ -363,7 +444,9 @@ int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int 
     if (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS) {
         if (!receipt->blind)
             follow_source(receipt, status, bytes);
-        if (!put_in_place(receipt, receipt->blind && !receipt->parcel ? (MPI_Count)receipt->diverted_bytes : bytes))
+        if (receipt->widened && !receipt->parcel && bytes > receipt->room)
+            return raise_error(receipt, MPI_ERR_TRUNCATE);
+        if (!put_in_place(receipt, receipt->blind && !receipt->parcel ? receipt->room : bytes))
             return raise_error(receipt, MPI_ERR_OTHER);
     }
     if (receipt->status != SHUNT_OK)

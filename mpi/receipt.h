@@ -12,28 +12,41 @@
 #include "mpi/image.h"
 #include "pt2pt/receive.h"
 
+/* A parcel of the process in `slot`, known by a probe. */
+struct shunt_claim {
+    int slot;
+    uint32_t index;
+    uint64_t number;
+};
+
 /* A receive. Zero: none. */
 struct shunt_receipt {
     MPI_Comm comm; /* MPI_COMM_NULL: not known */
     void *buffer;  /* the program's, or an image of it */
     MPI_Count count;
-    MPI_Datatype datatype;
+    MPI_Datatype datatype; /* after shunt_receipt_begin only where `typed` */
+    bool typed;    /* its elements are moved by the host */
+    MPI_Count room; /* bytes of all elements */
+    char *dense;   /* where these lie in order and without gaps; NULL: they do not */
     const struct shunt_images *images; /* of the call; NULL: all is host memory */
     bool blind;    /* the status does not tell how much has come: all of the buffer has been filled before */
     bool parcel;   /* a descriptor has come */
     bool fetched;  /* and the message after it */
+    bool claimed;  /* a probe has told that one will come, */
+    struct shunt_claim claim; /* for this parcel */
     bool direct;   /* to the device buffer itself, so that nothing is to be copied back */
     enum shunt_status status;
-    void *diverted; /* owned: what the host receives to where the buffer has gaps; NULL: the buffer itself */
-    size_t diverted_bytes;
+    bool widened;  /* the host may receive a descriptor, to `small`, where the buffer has no room for one */
+    void *diverted; /* owned, unless it is that: what the host receives to where the buffer has gaps; NULL: the buffer itself */
     struct shunt_pattern *pattern; /* owned, with `diverted`: of the buffer's elements; NULL: the host knows them */
     MPI_Datatype packed; /* owned, with `diverted`; mostly MPI_DATATYPE_NULL */
     struct shunt_fetch fetch;
+    unsigned char small[SHUNT_DESCRIPTOR_BYTES];
 };
 
 /* Does this process take descriptors? Begins to, if it can, when the first receive with CUDA in use asks. */
 bool shunt_receipt_wanted(void);
-extern bool shunt_receives_unseen; /* see call.h */
+bool shunt_receipt_early(void); /* may it begin to when CUDA is in use, as far as is known? */
 
 /* At Finalize, and in the child after fork. */
 void shunt_receipts_stop(void);

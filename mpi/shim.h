@@ -185,8 +185,7 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_move   (!shunt_gpu_in_use())
 #define SKIP_probe   (!shunt_gpu_in_use())
 #define SKIP_receive (!shunt_gpu_in_use())
-/* What began before CUDA is in use nobody will look at when it ends. */
-#define SKIP_ireceive (!shunt_gpu_in_use() && (__atomic_store_n(&shunt_receives_unseen, true, __ATOMIC_RELAXED), true))
+#define SKIP_ireceive (!shunt_gpu_in_use() && !shunt_receive_early())
 #define SKIP_access (!shunt_gpu_in_use())
 #define SKIP_sync   false
 #define SKIP_window false

@@ -17,6 +17,7 @@ static struct {
     enum { EMPTY, USED, MOVED } place[SHUNT_PARCELS];
     uint64_t bytes[SHUNT_PARCELS]; /* of those that are MOVED: the sender has gone on, the receiver is to fetch them */
     int dest[SHUNT_PARCELS];
+    struct shunt_sending *sending[SHUNT_PARCELS]; /* of those that are USED */
     uint32_t next;
     uint64_t order;
 } table = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -29,7 +30,7 @@ static bool is_over(struct shunt_arena *arena, const struct shunt_parcels *mine,
 }
 
 /* A free place, or -1. */
-static int take_place(struct shunt_arena *arena, const struct shunt_parcels *mine)
+static int take_place(struct shunt_arena *arena, const struct shunt_parcels *mine, struct shunt_sending *sending)
 {
     int found = -1;
 
@@ -41,6 +42,7 @@ static int take_place(struct shunt_arena *arena, const struct shunt_parcels *min
         if (table.place[i] == MOVED)
             shunt_spill_drop(i, table.bytes[i]);
         table.place[i] = USED;
+        table.sending[i] = sending;
         table.next = i + 1;
         found = (int)i;
     }
@@ -52,6 +54,7 @@ static void give_place(const struct shunt_sending *sending, int state)
 {
     pthread_mutex_lock(&table.lock);
     table.place[sending->index] = state;
+    table.sending[sending->index] = NULL;
     table.bytes[sending->index] = sending->bytes;
     table.dest[sending->index] = sending->dest;
     pthread_mutex_unlock(&table.lock);
@@ -67,7 +70,7 @@ bool shunt_send_expose(struct shunt_arena *arena, const void *buffer, const stru
     int dest = (int)note->dest, place;
 
     if (!shunt_source_of(arena, buffer, note->bytes, mem, dest, &source) || !shunt_spill_offer(arena, dest) ||
-        (place = take_place(arena, mine)) < 0)
+        (place = take_place(arena, mine, sending)) < 0)
         return false;
     own.order = __atomic_add_fetch(&table.order, 1, __ATOMIC_RELAXED);
     *sending = (struct shunt_sending){
@@ -143,4 +146,17 @@ bool shunt_send_poll(struct shunt_arena *arena, struct shunt_sending *sending)
         }
         return false;
     }
+}
+
+bool shunt_sends_over(struct shunt_arena *arena)
+{
+    bool over = true;
+
+    for (uint32_t i = 0; i < SHUNT_PARCELS; i++) {
+        pthread_mutex_lock(&table.lock);
+        struct shunt_sending *sending = table.place[i] == USED ? table.sending[i] : NULL;
+        pthread_mutex_unlock(&table.lock);
+        over &= !sending || shunt_send_poll(arena, sending);
+    }
+    return over;
 }

@@ -11,7 +11,7 @@
 
 #include "pt2pt/descriptor.h"
 
-/* A parcel of ours. */
+/* A parcel of ours. It stays where it is until it is over. */
 struct shunt_sending {
     uint32_t index;
     uint64_t number;
@@ -32,6 +32,9 @@ bool shunt_send_expose(struct shunt_arena *arena, const void *buffer, const stru
 
 /* Is the buffer the program's again? Moves it when it is time for that, so this may take as long as staging. */
 bool shunt_send_poll(struct shunt_arena *arena, struct shunt_sending *sending);
+
+/* Polls all that this process has exposed, as their senders do: is none left? */
+bool shunt_sends_over(struct shunt_arena *arena);
 
 /* The host has not sent it. */
 void shunt_send_undo(struct shunt_arena *arena, struct shunt_sending *sending);

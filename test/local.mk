@@ -223,7 +223,7 @@ mpi_test_programs = bench_types check_accesses check_allreduce check_app check_c
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
 	check_life check_memory check_messages check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_starts check_threads check_types \
-	check_storm check_user check_waits check_windows
+	check_parcels check_storm check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
 process_tests = checker allreduce collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py

@@ -52,6 +52,75 @@ def test_off(family):
     assert storm(family, 2, 50, settings={"SHUNT_MESSAGE_SIZE": "inf"}) == (0, 0)
 
 
+# What only patience ends shall not end: then nothing but the rule lets the sender go on
+ENDLESS = {"SHUNT_MESSAGE_PATIENCE": "60000000"}
+
+
+def rule(family, name, limit=60, **settings):
+    result = mpirun(family, 2, "check_parcels", name, settings={**PARCELS, **settings}, limit=limit)
+    result.checked()
+    return parcels(result)
+
+
+def test_a_receive_shorter_than_a_descriptor_frees_its_sender(family):
+    pulled, moved = rule(family, "short", **ENDLESS)
+    assert pulled > 150 and moved == 0
+
+
+def test_probes_tell_each_its_own_size(family):
+    pulled, moved = rule(family, "probe", **ENDLESS)
+    assert pulled > 4 and moved == 0
+
+
+def test_what_has_come_is_fetched_while_others_are_waited_for(family):
+    assert rule(family, "wait", **ENDLESS)[0] >= 6
+
+
+def test_messages_while_a_collective_is_under_way(family):
+    assert sum(rule(family, "flying")) > 6
+
+
+def test_types_that_are_freed_while_a_receive_is_under_way(family):
+    assert sum(rule(family, "types")) > 4
+
+
+def test_receives_from_before_cuda_are_known(family):
+    assert rule(family, "early", **ENDLESS)[0] > 0
+
+
+def test_a_receiver_without_cuda(family):
+    assert rule(family, "never") == (0, 0)
+
+
+def test_a_barrier_between_receive_and_wait(family):
+    assert rule(family, "barrier")[1] > 0
+
+
+def test_the_sender_resets_its_device(family):
+    assert rule(family, "reset")[1] >= 1
+
+
+@pytest.mark.parametrize("name", ["disconnected", "finalized"])
+def test_a_freed_send_ends_before_its_communicator(family, name):
+    assert rule(family, name)[1] >= 1
+
+
+def test_a_synchronous_send_ends_when_it_is_matched(family):
+    assert rule(family, "matched")[1] >= 2
+
+
+def test_many_outstanding(family):
+    assert sum(rule(family, "many")) > 100
+
+
+def test_eight_threads(family):
+    rule(family, "threads")
+
+
+def test_messages_to_itself(family):
+    rule(family, "self")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_long_storm(family, ranks):
