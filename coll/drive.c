@@ -23,6 +23,9 @@ static struct {
     atomic_bool closed; /* for those that are detached: see shunt_drive_close */
 } process = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+/* Nested in the other, which may be held by a thread that is in the driver for long. */
+static pthread_mutex_t rounds = PTHREAD_MUTEX_INITIALIZER;
+
 /* ---- waiting ---- */
 
 void shunt_wait_a_little(struct shunt_waiter *w)
@@ -107,20 +110,25 @@ static void allow_waits(struct shunt_work *work)
 
 static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned code, enum shunt_status status)
 {
+    const bool detached = work->detached; /* else its owner may have gone with it at the end */
+
     work->code = code;
     work->status = status;
     work->algo = shunt_algos[shunt_round_verdict(&work->round)->algo].number;
     process.running = NULL;
     allow_waits(work);
     shunt_peer_done(arena, work->launch.ticket);
-    if (work->detached) {
+    if (detached) {
         if (code == SHUNT_DONE_ABORTED)
             shunt_launch_abort(work->device, false);
         take_out(work);
+        shunt_drive_hold();
         shunt_round_leave(&work->round);
     }
     /* Release: the owner reads the rest once it sees this, and may then leave as soon as it gets the lock. */
     __atomic_store_n(&work->state, SHUNT_WORK_FINISHED, __ATOMIC_RELEASE);
+    if (detached)
+        shunt_drive_release();
 }
 
 static void launch(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
@@ -207,8 +215,24 @@ static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
         launch(arena, device, work);
 }
 
+static void take_dropped(void)
+{
+    struct shunt_work *next;
+
+    for (struct shunt_work *work = process.arrived; work != NULL; work = next) {
+        next = work->next;
+        /* Acquire: who has dropped it has done with it. */
+        if (!__atomic_load_n(&work->dropped, __ATOMIC_ACQUIRE))
+            continue;
+        take_out(work);
+        shunt_round_leave(&work->round);
+        work->drop(work);
+    }
+}
+
 static void drive_locked(struct shunt_arena *arena, struct shunt_device *device)
 {
+    take_dropped();
     if (process.running != NULL)
         look_at_running(arena, device, process.running);
     if (process.running == NULL)
@@ -226,11 +250,6 @@ void shunt_drive(struct shunt_arena *arena, struct shunt_device *device)
 void shunt_drive_lock(void)
 {
     pthread_mutex_lock(&process.lock);
-}
-
-bool shunt_drive_trylock(void)
-{
-    return pthread_mutex_trylock(&process.lock) == 0;
 }
 
 void shunt_drive_unlock(void)
@@ -254,6 +273,27 @@ void shunt_drive_unlist(struct shunt_work *work)
     pthread_mutex_lock(&process.lock);
     take_out(work);
     pthread_mutex_unlock(&process.lock);
+}
+
+void shunt_drive_drop(struct shunt_arena *arena, struct shunt_work *work)
+{
+    __atomic_store_n(&work->dropped, true, __ATOMIC_RELEASE);
+    if (pthread_mutex_trylock(&process.lock) != 0) {
+        shunt_arena_wake(arena, shunt_arena_self(arena));
+        return;
+    }
+    take_dropped();
+    pthread_mutex_unlock(&process.lock);
+}
+
+void shunt_drive_hold(void)
+{
+    pthread_mutex_lock(&rounds);
+}
+
+void shunt_drive_release(void)
+{
+    pthread_mutex_unlock(&rounds);
 }
 
 /* ---- health ---- */
@@ -334,7 +374,7 @@ static void check_work(struct shunt_arena *arena, struct shunt_work *work, doubl
 
     if (process.running == work)
         look_at_kernel(arena, work, well, now);
-    else if (!well && process.running == NULL && work->state == SHUNT_WORK_ARRIVED && waits) /* for peers, one of which will do nothing */
+    else if (!well && process.running == NULL && !work->dropped && work->state == SHUNT_WORK_ARRIVED && waits) /* for peers, one of which will do nothing */
         give_up(arena, work, SHUNT_ERR_DEAD);
 }
 
@@ -392,6 +432,7 @@ enum shunt_need shunt_drive_detached(struct shunt_arena *arena, bool check)
     enum shunt_need need = SHUNT_NEED_NOTHING;
 
     pthread_mutex_lock(&process.lock);
+    take_dropped();
     struct shunt_work *work = shunt_drive_closed() ? NULL : next_detached(process.arrived);
     if (work != NULL) {
         drive_locked(arena, work->device);

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -24,6 +25,33 @@ static struct {
     pid_t owner;
     bool watched; /* the process's end is */
 } helper = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct {
+    pthread_mutex_t lock;
+    struct shunt_errand *first;
+    pthread_mutex_t running; /* held while one is */
+} errands = { .lock = PTHREAD_MUTEX_INITIALIZER, .running = PTHREAD_MUTEX_INITIALIZER };
+
+/* The first; NULL: there is none, or none is to be begun any more. */
+static struct shunt_errand *take_errand(void)
+{
+    pthread_mutex_lock(&errands.lock);
+    struct shunt_errand *errand = shunt_drive_closed() ? NULL : errands.first;
+    if (errand != NULL)
+        errands.first = errand->next;
+    pthread_mutex_unlock(&errands.lock);
+    return errand;
+}
+
+static void run_errands(void)
+{
+    struct shunt_errand *errand;
+
+    pthread_mutex_lock(&errands.running);
+    while ((errand = take_errand()) != NULL)
+        errand->run(errand);
+    pthread_mutex_unlock(&errands.running);
+}
 
 static uint64_t pause_ns(double busy)
 {
@@ -43,6 +71,7 @@ static void *help(void *context)
         uint32_t word = shunt_arena_doze(arena);
         double now = shunt_seconds();
         bool check = since != 0 && now - checked > HEALTH;
+        run_errands();
         enum shunt_need need = shunt_drive_detached(arena, check);
         if (need != SHUNT_NEED_LOOKS) {
             since = 0;
@@ -62,8 +91,15 @@ static void *help(void *context)
 /* exit without MPI_Finalize: the driver ends behind us, and must not be called any more. */
 static void end_process(void)
 {
-    if (getpid() == helper.owner)
-        shunt_drive_close();
+    struct timespec until;
+
+    if (getpid() != helper.owner)
+        return;
+    shunt_drive_close();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1; /* as in shunt_drive_close */
+    if (pthread_mutex_timedlock(&errands.running, &until) == 0)
+        pthread_mutex_unlock(&errands.running);
 }
 
 static bool create(struct shunt_arena *arena)
@@ -103,6 +139,38 @@ bool shunt_helper_ensure(struct shunt_arena *arena)
 void shunt_helper_nudge(struct shunt_arena *arena)
 {
     shunt_arena_wake(arena, shunt_arena_self(arena));
+}
+
+bool shunt_helper_send(struct shunt_arena *arena, struct shunt_errand *errand)
+{
+    struct shunt_errand **at = &errands.first;
+
+    if (shunt_drive_closed() || !atomic_load_explicit(&helper.exists, memory_order_acquire))
+        return false;
+    errand->next = NULL;
+    pthread_mutex_lock(&errands.lock);
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = errand;
+    pthread_mutex_unlock(&errands.lock);
+    shunt_helper_nudge(arena);
+    return true;
+}
+
+bool shunt_helper_take_back(struct shunt_errand *errand)
+{
+    struct shunt_errand **at = &errands.first;
+
+    if (!shunt_drive_closed())
+        return false;
+    pthread_mutex_lock(&errands.lock);
+    while (*at != NULL && *at != errand)
+        at = &(*at)->next;
+    bool found = *at != NULL;
+    if (found)
+        *at = errand->next;
+    pthread_mutex_unlock(&errands.lock);
+    return found;
 }
 
 void shunt_helper_stop(struct shunt_arena *arena)

@@ -20,6 +20,19 @@ bool shunt_helper_ensure(struct shunt_arena *arena);
 /* There is something new for it. */
 void shunt_helper_nudge(struct shunt_arena *arena);
 
+/*
+ * Something else for it to do, which may wait in the driver: `run` is called by it, in order. The errand stays the sender's. False:
+ * nobody would do it, as there is no such thread, or the process ends.
+ */
+struct shunt_errand {
+    void (*run)(struct shunt_errand *errand);
+    struct shunt_errand *next;
+};
+bool shunt_helper_send(struct shunt_arena *arena, struct shunt_errand *errand);
+
+/* The process ends, and it has not begun this one: true, and it is not sent any more. */
+bool shunt_helper_take_back(struct shunt_errand *errand);
+
 /* At Finalize, while the arena is still there: end it. Nothing may be under way any more. */
 void shunt_helper_stop(struct shunt_arena *arena);
 

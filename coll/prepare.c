@@ -173,6 +173,7 @@ void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepar
     work->state = SHUNT_WORK_ARRIVED;
     work->device = prepared->device;
     work->detached = work->planned = work->yielded = work->ended = work->called_off = false;
+    work->dropped = false;
     work->unheard = 0;
     work->spans = task->spans;
     work->launch = (struct shunt_launch){

@@ -3,6 +3,7 @@
 #include "coll/start.h"
 
 #include <pthread.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/conf.h"
@@ -79,6 +80,11 @@ static enum shunt_reason prepare(struct shunt_start *start, const struct shunt_t
     return reason;
 }
 
+static void drop_start(struct shunt_work *work)
+{
+    give_start((struct shunt_start *)((char *)work - offsetof(struct shunt_start, work)));
+}
+
 static enum shunt_status arrive(struct shunt_start *start, const struct shunt_task *task, enum shunt_reason *reason)
 {
     const struct shunt_prepared *prepared = &start->prepared;
@@ -89,6 +95,7 @@ static enum shunt_status arrive(struct shunt_start *start, const struct shunt_ta
 
     shunt_prepare_work(task, prepared, &start->work);
     start->work.detached = true;
+    start->work.drop = drop_start;
     if (task->spans != NULL) { /* the caller's end with the call */
         start->spans = *task->spans;
         start->work.spans = &start->spans;
@@ -152,10 +159,10 @@ static bool may_launch(const struct shunt_start *start)
     return pthread_equal(start->caller, pthread_self()) || shunt_drive_closed();
 }
 
-/* Under the lock, as its end may be found by another thread, which then leaves the round. */
-static enum shunt_start_state look_locked(struct shunt_start *start)
+/* Held, as its end may be found by another thread, which then leaves the round. */
+static enum shunt_start_state look_held(struct shunt_start *start)
 {
-    enum shunt_work_state state = start->work.state;
+    enum shunt_work_state state = shunt_work_state(&start->work);
     enum shunt_round_state round =
         state == SHUNT_WORK_ARRIVED ? shunt_round_poll(&start->work.round) : SHUNT_ROUND_RUN;
 
@@ -164,42 +171,22 @@ static enum shunt_start_state look_locked(struct shunt_start *start)
     return state == SHUNT_WORK_FINISHED ? SHUNT_START_DONE : SHUNT_START_RUNS;
 }
 
-static enum shunt_start_state look(struct shunt_start *start, bool wait)
-{
-    enum shunt_work_state state = shunt_work_state(&start->work);
-    enum shunt_start_state answer = SHUNT_START_RUNS;
-
-    if (state != SHUNT_WORK_FINISHED && may_launch(start)) {
-        shunt_drive(start->arena, start->prepared.device);
-        state = shunt_work_state(&start->work);
-    }
-    if (state != SHUNT_WORK_ARRIVED)
-        return state == SHUNT_WORK_FINISHED ? SHUNT_START_DONE : SHUNT_START_RUNS;
-    if (wait)
-        shunt_drive_lock();
-    if (wait || shunt_drive_trylock()) {
-        answer = look_locked(start);
-        shunt_drive_unlock();
-    }
-    return answer;
-}
-
 enum shunt_start_state shunt_start_look(struct shunt_start *start)
 {
-    return look(start, true);
-}
-
-enum shunt_start_state shunt_start_glance(struct shunt_start *start)
-{
-    return look(start, false);
+    if (shunt_work_state(&start->work) != SHUNT_WORK_FINISHED && may_launch(start))
+        shunt_drive(start->arena, start->prepared.device);
+    shunt_drive_hold();
+    enum shunt_start_state state = look_held(start);
+    shunt_drive_release();
+    return state;
 }
 
 void shunt_start_veto(struct shunt_start *start)
 {
-    shunt_drive_lock();
-    if (start->work.state == SHUNT_WORK_ARRIVED)
+    shunt_drive_hold();
+    if (shunt_work_state(&start->work) == SHUNT_WORK_ARRIVED)
         shunt_round_veto(&start->work.round, SHUNT_REASON_OVERTAKEN);
-    shunt_drive_unlock();
+    shunt_drive_release();
 }
 
 const struct shunt_board *shunt_start_board(const struct shunt_start *start)
@@ -222,8 +209,8 @@ enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcom
         outcome->reason = shunt_round_verdict(&work->round)->reason;
         if (outcome->reason == SHUNT_REASON_MISMATCH)
             shunt_mismatch_say(start->arena, &work->round);
-        shunt_drive_unlist(work);
-        shunt_round_leave(&work->round);
+        shunt_drive_drop(start->arena, work);
+        return status;
     }
     give_start(start);
     return status;

@@ -26,12 +26,8 @@ enum shunt_start_state {
     SHUNT_START_DONE,
 };
 
-/*
- * Look once; in the thread that has begun it this drives what is decided, too. A glance never waits for a thread that is in the
- * driver: then it answers RUNS, whatever is true.
- */
+/* Look once; in the thread that has begun it this drives what is decided, too. Never waits for a thread that is in the driver. */
 enum shunt_start_state shunt_start_look(struct shunt_start *start);
-enum shunt_start_state shunt_start_glance(struct shunt_start *start);
 
 /* Stage it, if it is still undecided. */
 void shunt_start_veto(struct shunt_start *start);

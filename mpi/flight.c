@@ -12,6 +12,7 @@
 #include "base/stats.h"
 #include "coll/start.h"
 #include "mpi/aside.h"
+#include "mpi/copying.h"
 #include "mpi/device.h"
 #include "mpi/float16.h"
 #include "mpi/image.h"
@@ -29,9 +30,11 @@
 #define PATIENCE_SECONDS 10
 
 enum stage {
-    GOING,  /* on the board: undecided, or on the GPUs */
-    STAGED, /* begun in the host MPI */
-    ENDED,  /* in the list no more, and its face is complete */
+    GOING,     /* on the board: undecided, or on the GPUs */
+    FILLING,   /* staged: what it sends is on its way to host memory */
+    STAGED,    /* begun in the host MPI */
+    RETURNING, /* that has ended it: what has come is on its way to device memory */
+    ENDED,     /* in the list no more, and its face is complete */
 };
 
 struct flight {
@@ -40,11 +43,13 @@ struct flight {
     struct shunt_operation *persistent; /* whose start this is, or NULL: then `kept` has the call */
     enum stage stage;
     struct shunt_start *start; /* of GOING */
+    struct shunt_copying copying; /* of FILLING and RETURNING */
+    struct shunt_call call;       /* for the host, of FILLING */
     struct shunt_kept kept;
     struct shunt_aside aside; /* of GOING */
     enum shunt_coll coll;
     uint64_t bytes;
-    struct shunt_operation *operation; /* of STAGED: the images; NULL if there are none. Of starts `persistent` */
+    struct shunt_operation *operation; /* of FILLING to RETURNING: the images; NULL if there are none. Of starts `persistent` */
     MPI_Request host;
     int error; /* of ENDED */
     struct flight *next;
@@ -148,42 +153,64 @@ static void count_run(const struct flight *flight, unsigned path)
 /* ---- staging, under the lock ---- */
 
 /* Starts need not be in order: the host's requests of persistent collectives have been made in order. */
-static void start_staged(struct flight *flight, enum shunt_reason reason)
+static void begin_in_host(struct flight *flight, bool filled)
+{
+    int rc = MPI_ERR_OTHER;
+
+    flight->stage = STAGED;
+    if (filled)
+        rc = flight->persistent ? shunt_host.Start(&flight->host) : shunt_host_begin(&flight->call);
+    if (rc != MPI_SUCCESS)
+        end_flight(flight, rc);
+}
+
+/* Answers whether the host has it, or it has ended. wait: until then. */
+static bool look_at_filling(struct flight *flight, bool wait)
+{
+    enum shunt_status status = shunt_copying_look(&flight->copying, wait);
+
+    if (status != SHUNT_AGAIN)
+        begin_in_host(flight, status == SHUNT_OK);
+    return status != SHUNT_AGAIN;
+}
+
+static bool begin_images(struct flight *flight, bool here)
+{
+    flight->stage = FILLING;
+    shunt_copying_begin(&flight->copying, &flight->operation->images, SHUNT_COPYING_OUT, here);
+    return look_at_filling(flight, here);
+}
+
+static bool start_staged(struct flight *flight, enum shunt_reason reason, bool here)
 {
     struct shunt_operation *operation = flight->persistent;
 
-    flight->stage = STAGED;
     flight->operation = operation;
     flight->host = operation->request.handle;
     if (operation->images.send.staged || operation->images.recv.staged)
         shunt_tally_staged(&operation->repeat->call, &operation->images, reason);
-    int rc = shunt_images_fill(&operation->images) == SHUNT_OK ? shunt_host.Start(&flight->host) : MPI_ERR_OTHER;
-    if (rc != MPI_SUCCESS)
-        end_flight(flight, rc);
+    return begin_images(flight, here);
 }
 
-static void begin_staged(struct flight *flight, enum shunt_reason reason)
+static bool begin_staged(struct flight *flight, enum shunt_reason reason, bool here)
 {
-    if (flight->persistent) {
-        start_staged(flight, reason);
-        return;
-    }
-    struct shunt_call call = flight->kept.call;
-    enum shunt_status status = shunt_operation_make(&call, reason, &flight->operation);
-
+    if (flight->persistent)
+        return start_staged(flight, reason, here);
+    flight->call = flight->kept.call;
+    enum shunt_status status = shunt_operation_make_empty(&flight->call, reason, &flight->operation);
     if (status != SHUNT_OK && status != SHUNT_PASS) {
         end_flight(flight, MPI_ERR_OTHER);
-        return;
+        return true;
     }
-    call.requests = &flight->host;
-    shunt_float16_replace(&call);
-    int rc = shunt_host_begin(&call);
-    flight->stage = STAGED;
-    if (rc != MPI_SUCCESS)
-        end_flight(flight, rc);
+    flight->call.requests = &flight->host;
+    shunt_float16_replace(&flight->call);
+    if (flight->operation)
+        return begin_images(flight, here);
+    begin_in_host(flight, true);
+    return true;
 }
 
-static void stage_flight(struct flight *flight)
+static bool stage_flight(struct flight *flight, bool here)
 {
     const struct shunt_board *board = shunt_start_board(flight->start);
     struct shunt_outcome outcome;
@@ -191,10 +218,18 @@ static void stage_flight(struct flight *flight)
     shunt_start_end(flight->start, &outcome);
     flight->start = NULL;
     shunt_aside_drop(&flight->aside);
-    if (shunt_device_bereft(board, outcome.reason))
-        end_flight(flight, MPI_ERR_OTHER);
-    else
-        begin_staged(flight, outcome.reason);
+    if (!shunt_device_bereft(board, outcome.reason))
+        return begin_staged(flight, outcome.reason, here);
+    end_flight(flight, MPI_ERR_OTHER);
+    return true;
+}
+
+static void look_at_returning(struct flight *flight)
+{
+    enum shunt_status status = shunt_copying_look(&flight->copying, false);
+
+    if (status != SHUNT_AGAIN)
+        end_flight(flight, status == SHUNT_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }
 
 static void look_at_host(struct flight *flight)
@@ -204,10 +239,13 @@ static void look_at_host(struct flight *flight)
 
     if (rc == MPI_SUCCESS && !flag)
         return;
-    if (rc == MPI_SUCCESS && flight->operation &&
-        shunt_images_return(&flight->operation->images, SHUNT_RECEIVED_ALL) != SHUNT_OK)
-        rc = MPI_ERR_OTHER;
-    end_flight(flight, rc);
+    if (rc == MPI_SUCCESS && flight->operation) {
+        flight->stage = RETURNING;
+        shunt_copying_begin(&flight->copying, &flight->operation->images, SHUNT_COPYING_BACK, false);
+        look_at_returning(flight);
+    } else {
+        end_flight(flight, rc);
+    }
 }
 
 /* ---- looking, under the lock ---- */
@@ -219,21 +257,27 @@ static bool is_undecided(struct flight *flight)
 
 /*
  * What is staged is begun in the host in the order of calls, so those before it on its communicator are decided now. (They can
- * only be late in being seen to be staged: all ranks have passed them.)
+ * only be late in being seen to be staged: all ranks have passed them.) False: the host does not have all of them yet.
  */
-static void settle_older(const struct flight *flight)
+static bool settle_older(const struct flight *flight, bool here)
 {
     struct flight *next;
 
     for (struct flight *older = flights; older != flight; older = next) {
         next = older->next;
-        if (older->stage != GOING || older->persistent || older->request.comm != flight->request.comm)
+        if (older->persistent || older->request.comm != flight->request.comm)
             continue;
         if (is_undecided(older))
             shunt_start_veto(older->start);
-        if (shunt_start_look(older->start) == SHUNT_START_STAGED)
-            stage_flight(older);
+        if (older->stage == GOING && shunt_start_look(older->start) == SHUNT_START_STAGED) {
+            if (!stage_flight(older, here))
+                return false;
+        } else if (older->stage == FILLING) {
+            if (!look_at_filling(older, here))
+                return false;
+        }
     }
+    return true;
 }
 
 static void land(struct flight *flight)
@@ -253,24 +297,32 @@ static void land(struct flight *flight)
     end_flight(flight, status == SHUNT_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
 }
 
-/* wait: also for a thread that is in the driver, which may be for long. */
+static void look_at_board(struct flight *flight, bool wait)
+{
+    enum shunt_start_state state = shunt_start_look(flight->start);
+
+    if (state == SHUNT_START_DONE)
+        land(flight);
+    else if (state == SHUNT_START_STAGED && (flight->persistent || settle_older(flight, wait)))
+        stage_flight(flight, wait);
+}
+
+/* wait: until the host has all that is staged, for which this thread copies. */
 static void look_at_all(bool wait)
 {
     struct flight *next;
 
     for (struct flight *flight = flights; flight; flight = next) {
         next = flight->next;
-        enum shunt_start_state state = SHUNT_START_UNDECIDED;
-        if (flight->stage == GOING)
-            state = wait ? shunt_start_look(flight->start) : shunt_start_glance(flight->start);
-        if (flight->stage == STAGED) {
-            look_at_host(flight);
-        } else if (state == SHUNT_START_STAGED) {
-            if (!flight->persistent)
-                settle_older(flight);
-            stage_flight(flight);
-        } else if (state == SHUNT_START_DONE) {
-            land(flight);
+        switch (flight->stage) {
+        case GOING: look_at_board(flight, wait); break;
+        case FILLING:
+            if (flight->persistent || settle_older(flight, wait))
+                look_at_filling(flight, wait);
+            break;
+        case STAGED: look_at_host(flight); break;
+        case RETURNING: look_at_returning(flight); break;
+        case ENDED: break;
         }
     }
 }
@@ -333,6 +385,7 @@ static struct flight *make_flight(MPI_Comm comm, enum shunt_coll coll)
         return NULL;
     flight->request = (struct shunt_request){ .kind = &kind, .comm = comm };
     flight->coll = coll;
+    flight->copying.caller = pthread_self();
     if (shunt_host.Grequest_start(query_face, free_face, cancel_face, NULL, &flight->face) == MPI_SUCCESS)
         return flight;
     free(flight);
@@ -494,7 +547,7 @@ int shunt_flight_start(struct shunt_operation *operation)
     if (shunt_device_bereft(operation->repeat->comm.board, reason))
         end_flight(flight, MPI_ERR_OTHER);
     else if (reason != SHUNT_REASON_NONE)
-        start_staged(flight, reason);
+        start_staged(flight, reason, true);
     else if (flight->stage == ENDED)
         end_flight(flight, MPI_SUCCESS);
     pthread_mutex_unlock(&lock);

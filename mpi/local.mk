@@ -13,6 +13,8 @@ mpi_sources += \
 	%reldir%/comm.c \
 	%reldir%/comm.h \
 	%reldir%/completion.c \
+	%reldir%/copying.c \
+	%reldir%/copying.h \
 	%reldir%/covered.c \
 	%reldir%/covered.h \
 	%reldir%/delivery.c \

@@ -131,7 +131,7 @@ static enum shunt_status fill_written(const struct shunt_images *images)
     return images->recv.staged ? shunt_image_fill(&images->recv_image, &images->recv.written) : SHUNT_OK;
 }
 
-static enum shunt_status prepare_operation(struct shunt_call *call, enum shunt_reason reason,
+static enum shunt_status prepare_operation(struct shunt_call *call, enum shunt_reason reason, bool fill,
                                            struct shunt_operation *operation)
 {
     bool partitioned = call->id == SHUNT_CALL_Psend_init || call->id == SHUNT_CALL_Precv_init;
@@ -147,7 +147,7 @@ static enum shunt_status prepare_operation(struct shunt_call *call, enum shunt_r
     if (tells_nothing(call->id))
         status = fill_written(&operation->images);
     /* What is to be started, too: MPICH 4.0 copies the root's own part in Gather_init. */
-    if (status == SHUNT_OK && !partitioned)
+    if (status == SHUNT_OK && !partitioned && fill)
         status = shunt_images_fill(&operation->images);
     if (status != SHUNT_OK)
         *call = original;
@@ -163,20 +163,32 @@ static struct shunt_operation *new_operation(const struct shunt_call *call)
     return operation;
 }
 
-enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,
-                                       struct shunt_operation **operation_p)
+static enum shunt_status make_operation(struct shunt_call *call, enum shunt_reason reason, bool fill,
+                                        struct shunt_operation **operation_p)
 {
     struct shunt_operation *operation = new_operation(call);
 
     if (!operation)
         return SHUNT_ERR_MEMORY;
     operation->by_status = tells_by_status(shunt_call_family(call->id));
-    enum shunt_status status = prepare_operation(call, reason, operation);
+    enum shunt_status status = prepare_operation(call, reason, fill, operation);
     if (status == SHUNT_OK)
         *operation_p = operation;
     else
         shunt_operation_release(operation);
     return status;
+}
+
+enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,
+                                       struct shunt_operation **operation_p)
+{
+    return make_operation(call, reason, true, operation_p);
+}
+
+enum shunt_status shunt_operation_make_empty(struct shunt_call *call, enum shunt_reason reason,
+                                             struct shunt_operation **operation_p)
+{
+    return make_operation(call, reason, false, operation_p);
 }
 
 int shunt_operation_begun(struct shunt_operation *operation, MPI_Request handle)

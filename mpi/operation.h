@@ -39,6 +39,10 @@ struct shunt_operation {
 enum shunt_status shunt_operation_make(struct shunt_call *call, enum shunt_reason reason,
                                        struct shunt_operation **operation_p);
 
+/* The same, but the images have still to be filled. */
+enum shunt_status shunt_operation_make_empty(struct shunt_call *call, enum shunt_reason reason,
+                                             struct shunt_operation **operation_p);
+
 /* The host has begun it, and has given out this request. Answers an MPI error. */
 int shunt_operation_begun(struct shunt_operation *operation, MPI_Request handle);
 

@@ -244,6 +244,61 @@ static void circles(void)
     CHECK(cudaStreamDestroy(circle.stream));
 }
 
+/* ---- nonblocking calls that are staged, since ranks have host memory ---- */
+
+/*
+ * Rank 0 has begun one. Its second thread sits in a call that lets nothing be copied before `gate` opens, and its third opens that
+ * when it has a message of rank 1. Being in MPI, this one finds that the call is staged, or, `late`, that the host has ended
+ * it; something is to be copied then.
+ */
+static void go_round_staged(struct circle *circle, struct sum *sum, bool late)
+{
+    pthread_t first, second;
+    MPI_Request request;
+    int flag;
+
+    if (sum_rank > 0)
+        usleep(sum_rank > 1 && late ? 150000 : late ? 10000 : 50000);
+    sum_begin(sum, MPI_COMM_WORLD, &request);
+    for (int i = 0; i < 100 && late && sum_rank == 0; i++) {
+        MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+        usleep(500);
+    }
+    if (sum_rank == 0) {
+        pthread_create(&first, NULL, sit_in_blocker, circle);
+        pthread_create(&second, NULL, open_gate, circle);
+        pthread_join(second, NULL);
+        pthread_join(first, NULL);
+    } else if (sum_rank == 1) {
+        usleep(late ? 250000 : 60000);
+        MPI_Send(NULL, 0, MPI_INT, 0, 2, apart);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
+static void staged_circles(void)
+{
+    struct circle circle = {.blocker = free_device};
+    struct sum sum;
+
+    sum_make(&sum, 'D', SUM_SMALL); /* they meet on the GPUs */
+    sum_once(&sum);
+    sum_free(&sum);
+    CHECK(cudaStreamCreateWithFlags(&circle.stream, NON_BLOCKING));
+    for (int i = 0; i < (sum_size > 2 ? 4 : 2); i++) {
+        circle.gate = false;
+        prey_make(&circle.prey);
+        sum_make(&sum, sum_rank == 0 ? 'D' : 'H', i % 2 ? SUM_LARGE : SUM_SMALL);
+        sum_fill(&sum);
+        MPI_Barrier(MPI_COMM_WORLD);
+        go_round_staged(&circle, &sum, i / 2);
+        sum_check(&sum);
+        sum_free(&sum);
+        prey_free(&circle.prey);
+    }
+    CHECK(cudaStreamDestroy(circle.stream));
+}
+
 static void prepare(void)
 {
     find_calls();
@@ -255,6 +310,7 @@ int main(int argc, char **argv)
     static const struct sum_mode modes[] = {
         {"late-peer", late_peer},
         {"circles", circles},
+        {"staged-circles", staged_circles},
         {NULL, NULL},
     };
 

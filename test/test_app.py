@@ -31,6 +31,14 @@ def test_calls_that_wait_for_kernels(family, settings):
     assert ran_mostly(result.silent(), settings).checked()["cases"] == 2
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_copies_of_staged_calls_that_wait(ranks):
+    """Of nonblocking calls that are staged, while another thread sits in cudaFree: a third, in MPI_Recv, does not copy for the
+    thread that has begun them."""
+    result = mpirun("openmpi", ranks, "check_waits", KERNEL, "staged-circles")
+    assert result.silent().checked()["failures"] == 0 and result.stats.paths["staged"] == (2 if ranks == 2 else 4), str(result)
+
+
 @pytest.mark.sanitize
 @pytest.mark.parametrize("settings", [BOTH, GOING, STAGED], ids=["gpu", "nonblocking", "staged"])
 def test_order_captures_and_threads(family, settings):
