@@ -126,26 +126,34 @@ static bool is_single(enum shunt_call_id id)
     return id == SHUNT_CALL_Wait || id == SHUNT_CALL_Test || id == SHUNT_CALL_Request_get_status;
 }
 
-/* Number i has ended or not; its status, where it has one, is number `at`. Answers the error for the program. */
-static int settle(const struct shunt_wait *wait, struct watch *watch, int i, int at, int error)
+/* Has number i ended? Its status, where it has one, is number `at`. *error is that of the call, and becomes its own. */
+static bool has_ended(const struct shunt_wait *wait, const struct watch *watch, int i, int at, int *error)
 {
     struct shunt_request *request = watch->of[i];
     int class = MPI_SUCCESS;
 
     if (!request || is_inactive(request))
-        return MPI_SUCCESS;
-    if (error != MPI_SUCCESS) {
-        shunt_host.Error_class(error, &class);
-        if (class == MPI_ERR_IN_STATUS) {
-            error = watch->statuses[at].MPI_ERROR;
-            shunt_host.Error_class(error, &class);
-        }
-        if (class == MPI_ERR_PENDING)
-            return MPI_SUCCESS;
-        /* An error of the call itself leaves requests as they are. */
-        if (error != MPI_SUCCESS && !request->persistent && wait->requests[i] != MPI_REQUEST_NULL)
-            return MPI_SUCCESS;
+        return false;
+    if (*error == MPI_SUCCESS)
+        return true;
+    shunt_host.Error_class(*error, &class);
+    if (class == MPI_ERR_IN_STATUS) {
+        *error = watch->statuses[at].MPI_ERROR;
+        shunt_host.Error_class(*error, &class);
     }
+    if (class == MPI_ERR_PENDING)
+        return false;
+    /* An error of the call itself leaves requests as they are. */
+    return *error == MPI_SUCCESS || request->persistent || wait->requests[i] == MPI_REQUEST_NULL;
+}
+
+/* Number i has ended or not; its status is number `at`. Answers the error for the program. */
+static int settle(const struct shunt_wait *wait, struct watch *watch, int i, int at, int error)
+{
+    struct shunt_request *request = watch->of[i];
+
+    if (!has_ended(wait, watch, i, at, &error))
+        return MPI_SUCCESS;
     int rc = shunt_request_end(request, error, &watch->statuses[at]);
     if (request->kind->amend)
         request->kind->amend(request, &watch->statuses[at]);
@@ -171,11 +179,10 @@ static int tell_in_status(struct watch *watch, int n, int at, int error, int hos
 static void begin_ends(const struct shunt_wait *wait, const struct watch *watch, int n, const int *indices, int error)
 {
     for (int k = 0; k < n; k++) {
-        int i = indices ? indices[k] : k;
+        int i = indices ? indices[k] : k, of_one = error;
         struct shunt_request *request = watch->of[i];
-        if (request && request->kind->ended && atomic_load(&request->pending) &&
-            (error == MPI_SUCCESS || request->persistent || wait->requests[i] == MPI_REQUEST_NULL))
-            request->kind->ended(request, error, &watch->statuses[k]);
+        if (request && request->kind->ended && atomic_load(&request->pending) && has_ended(wait, watch, i, k, &of_one))
+            request->kind->ended(request, of_one, &watch->statuses[k]);
     }
 }
 
