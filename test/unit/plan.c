@@ -450,11 +450,13 @@ static void expect_spans(const struct machine *m, bool sums, const struct shunt_
     }
 }
 
-static void spans_case(const struct shunt_algo *algo, uint32_t n, uint32_t blocks, uint32_t chunk)
+/* Answers whether all is as it should be; `salt`, `without` and *broken are as in one_case. */
+static bool spans_case(const struct shunt_algo *algo, uint32_t n, uint32_t blocks, uint32_t chunk, uint32_t salt, int without,
+                       int *broken)
 {
     static struct shunt_spans spans[SHUNT_SPAN_RANKS];
     struct shunt_shape shape = { n, 0, blocks, chunk, 2, 0, 0, NULL };
-    struct machine m = { .n = n, .blocks = blocks, .seed = n * 1000003u + chunk + algo->coll,
+    struct machine m = { .n = n, .blocks = blocks, .seed = n * 1000003u + chunk + algo->coll + salt * 7919u,
                          .words = 2 * n * (MOST_OF_ROW + 3), .frozen = n };
     bool sums = scatters_sums(algo->coll);
 
@@ -471,6 +473,8 @@ static void spans_case(const struct shunt_algo *algo, uint32_t n, uint32_t block
         shape.spans = &spans[r];
         algo->write(&shape, r, &m.plans[r]);
     }
+    if (without >= 0)
+        *broken = break_plans(&m, (uint32_t)without / 2, (uint32_t)without % 2);
     m.teams = calloc(n * blocks * SHUNT_PLAN_TEAMS, sizeof *m.teams);
     m.counters = calloc((size_t)n * n * blocks * SHUNT_PLAN_SIGNALS, sizeof *m.counters);
     m.scratch = calloc((size_t)n * n * SHUNT_PLAN_AREAS * blocks * shape.depth, chunk);
@@ -483,18 +487,27 @@ static void spans_case(const struct shunt_algo *algo, uint32_t n, uint32_t block
     free(m.scratch);
     free(m.counters);
     free(m.teams);
-    if (m.wrong)
+    return !m.wrong;
+}
+
+static void check_spans(const struct shunt_algo *algo, uint32_t n, uint32_t blocks, uint32_t chunk)
+{
+    if (!spans_case(algo, n, blocks, chunk, 0, -1, NULL))
         fail_msg("%s %s of %u ranks, %u blocks, chunk %u", shunt_coll_name(algo->coll), algo->name, n, blocks, chunk);
+}
+
+static bool may_have_spans(const struct shunt_algo *algo)
+{
+    return has_rows(algo->coll) || algo->coll == SHUNT_COLL_REDUCE_SCATTER;
 }
 
 static void every_spans(void **state)
 {
     (void)state;
     for (int a = 0; a < SHUNT_NALGOS; a++) {
-        bool has = has_rows(shunt_algos[a].coll) || shunt_algos[a].coll == SHUNT_COLL_REDUCE_SCATTER;
-        for (uint32_t n = 2; n <= SHUNT_SPAN_RANKS && has; n++) {
-            spans_case(&shunt_algos[a], n, 1 + n % 3, 16 << n % 4);
-            spans_case(&shunt_algos[a], n, 1, 4096);
+        for (uint32_t n = 2; n <= SHUNT_SPAN_RANKS && may_have_spans(&shunt_algos[a]); n++) {
+            check_spans(&shunt_algos[a], n, 1 + n % 3, 16 << n % 4);
+            check_spans(&shunt_algos[a], n, 1, 4096);
         }
     }
 }
@@ -525,12 +538,36 @@ static void missing_waits_show(void **state)
     }
 }
 
+static bool notices_of_spans(const struct shunt_algo *algo, int wait, int *broken)
+{
+    bool good = true;
+
+    for (uint32_t salt = 1; good && salt < 50; salt++)
+        good = spans_case(algo, 3, 2, 16, salt, wait, broken);
+    return !good;
+}
+
+static void missing_waits_of_spans_show(void **state)
+{
+    (void)state;
+    for (int a = 0; a < SHUNT_NALGOS; a++) {
+        for (int k = 0; k < 2 * SHUNT_PLAN_STEPS && may_have_spans(&shunt_algos[a]); k++) {
+            int broken = 0;
+            bool noticed = notices_of_spans(&shunt_algos[a], k, &broken);
+            if (noticed != (broken > 0))
+                fail_msg("%s %s of blocks that differ without wait %d of step %d: %s", shunt_coll_name(shunt_algos[a].coll),
+                         shunt_algos[a].name, k % 2, k / 2, noticed ? "wrong all the same" : "nothing shows");
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm),
         cmocka_unit_test(every_spans),
         cmocka_unit_test(missing_waits_show),
+        cmocka_unit_test(missing_waits_of_spans_show),
         cmocka_unit_test(who_has_not_begun),
     };
 
