@@ -24,6 +24,7 @@ import harness
 
 NAMES = "abcdefgh"
 ENTER = ["-n", "-u", "-i", "-m"]
+ETHERNET = ("--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0")
 
 
 def run(*words):
@@ -99,21 +100,27 @@ class Machines:
 
     # ---- jobs ----
 
-    def command(self, sizes, order, *words, settings=None, net=("--mca", "btl_tcp_if_include", "eth0", "--mca",
-                                                                "oob_tcp_if_include", "eth0"), launcher_words=(), **more):
-        """sizes: ranks of each machine; order: slot or node."""
-        hosts = ",".join(f"{machine.name}:{n}" for machine, n in zip(self.all, sizes))
-        line = harness.command("openmpi", sum(sizes), *words, gpus=max(sizes), settings=settings, launcher_words=[
-            "--host", hosts, "--map-by", order, "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", self.folder / "agent", "--mca",
-            "pml", "ob1", "--mca", "btl", "tcp,vader,self", *net, *launcher_words], **more)
-        at = line.index("--") + 1 if "--" in line else 0
-        return line[:at] + self.all[0].inside + line[at:]
+    def mpich(self, *words, limit=60, **more):
+        """A rank of MPICH on each machine."""
+        line = harness.command("mpich", self.n, *words, gpus=1, launcher_words=[
+            "-launcher", "rsh", "-launcher-exec", self.folder / "agent", "-hosts", ",".join(NAMES[:self.n]), "-ppn", "1", "-iface",
+            "eth0"], **more)
+        return self.run(line, limit)
 
-    def mpirun(self, sizes, order, *words, limit=60, **more):
-        result = harness.run(self.command(sizes, order, *words, **more), limit)
+    def run(self, line, limit):
+        """On the first machine."""
+        at = line.index("--") + 1 if "--" in line else 0
+        result = harness.run(line[:at] + self.all[0].inside + line[at:], limit)
         left = {machine.name: files for machine in self.all if (files := machine.files())}
         assert not left, f"left in /dev/shm: {left}\n{result}"
         return result
+
+    def mpirun(self, sizes, order, *words, limit=60, net=ETHERNET, launcher_words=(), **more):
+        """sizes: ranks of each machine; order: slot or node; net: how Open MPI chooses interfaces."""
+        hosts = ",".join(f"{machine.name}:{n}" for machine, n in zip(self.all, sizes))
+        return self.run(harness.command("openmpi", sum(sizes), *words, gpus=max(sizes), launcher_words=[
+            "--host", hosts, "--map-by", order, "--mca", "plm", "rsh", "--mca", "plm_rsh_agent", self.folder / "agent", "--mca",
+            "pml", "ob1", "--mca", "btl", "tcp,vader,self", *net, *launcher_words], **more), limit)
 
     # ---- what goes wrong ----
 
