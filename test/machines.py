@@ -100,13 +100,6 @@ class Machines:
 
     # ---- jobs ----
 
-    def mpich(self, *words, limit=60, **more):
-        """A rank of MPICH on each machine."""
-        line = harness.command("mpich", self.n, *words, gpus=1, launcher_words=[
-            "-launcher", "rsh", "-launcher-exec", self.folder / "agent", "-hosts", ",".join(NAMES[:self.n]), "-ppn", "1", "-iface",
-            "eth0"], **more)
-        return self.run(line, limit)
-
     def run(self, line, limit):
         """On the first machine."""
         at = line.index("--") + 1 if "--" in line else 0

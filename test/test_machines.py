@@ -71,12 +71,6 @@ def test_communicators(job, layout):
     assert set(stats.reasons) == {ACROSS} and stats.processes == len(layout[2]), str(result)
 
 
-def test_mpich(two):
-    result = two.mpich("check_nodes", "ab", 6)
-    assert result.checked()["device"] == result.stats.paths["staged"] + result.stats.paths["local"], str(result)
-    assert set(result.stats.reasons) == {ACROSS} and result.stats.processes == 2, str(result)
-
-
 @layouts(FEW)
 def test_every_collective(job, layout):
     run_random(job, layout, 150)
