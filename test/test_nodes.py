@@ -100,6 +100,15 @@ def test_storm(layout):
     assert fetched if likely else layout != "ab" or not fetched, str(result)
 
 
+@pytest.mark.parametrize("layout", ["aab", "abca"])
+def test_death_on_another_node(layout):
+    """The sums inside of the others go on."""
+    result = on_nodes("openmpi", layout, "check_nodes", layout, 5, "D", "die", launcher_words=["--enable-recovery"], limit=40,
+                      stats=False)
+    others = [rank for rank, node in enumerate(layout) if node != layout[-1]]
+    assert sorted(re.findall(r"^world rank (\d): right$", result.out, re.M)) == list(map(str, others)), str(result)
+
+
 @pytest.mark.parametrize("layout", ["aabb", "aaabcc"])
 def test_death_ends_all_nodes(layout):
     result = on_nodes("openmpi", layout, "check_ends", 300, "kill", limit=40, stats=False)
