@@ -207,7 +207,7 @@ static void launch_next(struct shunt_arena *arena, struct shunt_device *device)
 
     if (asked)
         shunt_round_yield(&work->round);
-    if (work == NULL || asked)
+    if (work == NULL || asked || work->unordered)
         return;
     if (!work->planned)
         write_plan(arena, work);

@@ -29,6 +29,7 @@ struct shunt_work {
     bool ended;    /* this rank's part is; it is not left, since those of others are not */
     uint64_t unheard; /* ranks of whose parts only they can tell */
     bool called_off; /* this rank's kernel has been told to end as it is */
+    bool unordered; /* behind the legacy stream, yet: not to be launched, nor is anything later */
     bool yielded;  /* it has been asked to be staged after all, and nothing of it goes on here */
     unsigned code; /* SHUNT_DONE_*, of FINISHED */
     unsigned algo; /* enum shunt_algo_name, of FINISHED */

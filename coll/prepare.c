@@ -7,6 +7,7 @@
 #include "coll/rows.h"
 #include "coll/run.h"
 #include "coll/select.h"
+#include "cuda/linger.h"
 
 static enum shunt_reason buffers_reason(const struct shunt_task *task)
 {
@@ -175,6 +176,7 @@ void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepar
     work->detached = work->planned = work->yielded = work->ended = work->called_off = false;
     work->dropped = false;
     work->unheard = 0;
+    work->unordered = prepared->legacy == SHUNT_LEGACY_LATER;
     work->spans = task->spans;
     work->launch = (struct shunt_launch){
         .type = task->type,
@@ -197,7 +199,17 @@ void shunt_coll_tidy(struct shunt_arena *arena)
     shunt_drive_unlock();
 }
 
-enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, struct shunt_prepared *prepared)
+/*
+ * Whether a kernel that lingers will do is a question to the driver that takes 1.5 us, and the peers need not wait for the
+ * answer. A kernel that is launched is held up by the order itself, which the GPU should have seen before.
+ */
+static bool may_order_later(const struct shunt_task *task, uint64_t bytes)
+{
+    return shunt_linger_maybe() && !shunt_select_copies(task->coll, bytes);
+}
+
+enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, bool later,
+                                struct shunt_prepared *prepared)
 {
     uint64_t bytes = task->count * shunt_type_size(task->type);
     bool proven;
@@ -222,8 +234,10 @@ enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task 
     reason = open_peers(w, prepared->slots, &proven);
     if (reason == SHUNT_REASON_NONE && !proven)
         reason = prove_links(w, prepared->slots);
-    if (reason == SHUNT_REASON_NONE &&
-        !shunt_device_order(device, shunt_select_copies(task->coll, bytes), &prepared->legacy))
+    if (reason == SHUNT_REASON_NONE && later && may_order_later(task, bytes))
+        prepared->legacy = SHUNT_LEGACY_LATER;
+    else if (reason == SHUNT_REASON_NONE &&
+             !shunt_device_order(device, shunt_select_copies(task->coll, bytes), &prepared->legacy))
         reason = SHUNT_REASON_CONTEXT;
     return reason;
 }

@@ -14,8 +14,12 @@ struct shunt_prepared {
     int slots[SHUNT_BOARD_RANKS]; /* of each rank */
 };
 
-/* Device, the peers' scratch, order behind the application's work. NONE or why this rank cannot take part. */
-enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, struct shunt_prepared *prepared);
+/*
+ * Device, the peers' scratch, order behind the application's work. NONE or why this rank cannot take part. `later`: the
+ * caller will see to that order after it has arrived, if a lingering kernel may do the operation; then legacy is LATER.
+ */
+enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, bool later,
+                                struct shunt_prepared *prepared);
 
 /* The same without the row of a task whose blocks differ: only so that a large buffer is offered to the peers. */
 void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,

@@ -55,6 +55,18 @@ static bool become_ready(struct shunt_waiter *w, struct shunt_device *device, en
     return true;
 }
 
+/* It has arrived and is listed. Where the context has gone meanwhile, the launch finds that out. */
+static void order_late(struct shunt_device *device, struct shunt_work *work)
+{
+    enum shunt_legacy legacy = SHUNT_LEGACY_UNKNOWN;
+
+    shunt_device_order(device, true, &legacy);
+    shunt_drive_lock();
+    work->launch.legacy_idle = legacy == SHUNT_LEGACY_IDLE;
+    work->unordered = false;
+    shunt_drive_unlock();
+}
+
 static enum shunt_status arrive_and_wait(struct shunt_waiter *w, const struct shunt_task *task,
                                          const struct shunt_prepared *prepared, struct shunt_outcome *outcome)
 {
@@ -79,6 +91,8 @@ static enum shunt_status arrive_and_wait(struct shunt_waiter *w, const struct sh
     shunt_drive_unlock();
     if (status != SHUNT_OK)
         return status;
+    if (prepared->legacy == SHUNT_LEGACY_LATER)
+        order_late(prepared->device, &work);
     status = wait_for_end(w, prepared, &work, outcome);
     shunt_drive_unlist(&work);
     shunt_round_leave(&work.round);
@@ -123,7 +137,7 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
     if (shunt_board_size(board) > SHUNT_BOARD_RANKS && !task->neutral)
         return stage_together(&w, task, outcome);
     shunt_linger_call();
-    outcome->reason = shunt_prepare(&w, task, &prepared);
+    outcome->reason = shunt_prepare(&w, task, true, &prepared);
     if (outcome->reason != SHUNT_REASON_NONE) {
         shunt_board_pass(board);
         return SHUNT_PASS;

@@ -71,7 +71,7 @@ static enum shunt_reason prepare(struct shunt_start *start, const struct shunt_t
     struct shunt_waiter w = {
         .arena = start->arena, .board = start->board, .progress = progress, .patience = patient ? MEET_SECONDS : 0
     };
-    enum shunt_reason reason = shunt_prepare(&w, task, &start->prepared);
+    enum shunt_reason reason = shunt_prepare(&w, task, false, &start->prepared);
 
     if (reason == SHUNT_REASON_TIMEOUT) {
         __atomic_add_fetch(&pool.meetings, 1, __ATOMIC_RELAXED);
@@ -263,7 +263,7 @@ enum shunt_reason shunt_coll_agree(struct shunt_arena *arena, struct shunt_board
     if (reason == SHUNT_REASON_NONE && !shunt_helper_ensure(arena))
         reason = SHUNT_REASON_PEER_VETO;
     if (reason == SHUNT_REASON_NONE)
-        reason = shunt_prepare(&w, task, &prepared);
+        reason = shunt_prepare(&w, task, false, &prepared);
     if (reason != SHUNT_REASON_NONE) {
         shunt_board_pass(board);
         return reason;

@@ -154,6 +154,17 @@ static __device__ __forceinline__ uint64_t gpu_cas_gpu(uint64_t *p, uint64_t old
     return atomicCAS((unsigned long long *)p, (unsigned long long)old, (unsigned long long)value);
 }
 
+/* Of words that only this GPU uses; nobody waits for them. */
+static __device__ __forceinline__ void gpu_raise_gpu(uint64_t *p, uint64_t least)
+{
+    asm volatile("red.relaxed.gpu.global.max.u64 [%0], %1;" ::"l"(p), "l"(least) : "memory");
+}
+
+static __device__ __forceinline__ void gpu_count_gpu(uint64_t *p)
+{
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], 1;" ::"l"(p) : "memory");
+}
+
 /* IEEE's 16-bit floats, as their bits. To the nearest, ties to even; NaN becomes 0x7fff. */
 static __device__ __forceinline__ float gpu_f16_to_float(uint16_t bits)
 {

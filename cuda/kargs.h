@@ -7,6 +7,7 @@
  *   counters      [channel][block][signal]: ticket << 20 | chunk + 1
  *   verdict       whether the owner's last launch has gone on, where its blocks decide together (start.cuh)
  *   relay, gate   the owner's last order to its lingering kernel; whether that lingers (linger.cuh)
+ *   ended         how many operations the thread blocks of that have ended, all in all
  *   recall, begun the launch that the owner's host has called back; the last launch that each thread block has begun
  *   LL words      [channel but the owner's][parity]: ll_bytes each
  *   LL128 lines   [channel but the owner's][parity]: line_bytes each
@@ -36,7 +37,8 @@
 #define SHUNT_SCRATCH_RELAY   (SHUNT_SCRATCH_VERDICT + 128) /* an order, on its way to all thread blocks */
 #define SHUNT_SCRATCH_GATE    (SHUNT_SCRATCH_RELAY + 128)   /* a word: does this kernel linger? */
 #define SHUNT_SCRATCH_RECALL  (SHUNT_SCRATCH_GATE + 128)
-#define SHUNT_SCRATCH_BEGUN   (SHUNT_SCRATCH_RECALL + 128) /* a word for each thread block */
+#define SHUNT_SCRATCH_ENDED   (SHUNT_SCRATCH_RECALL + 128) /* of the kernel that lingers: ticket << 16 | thread blocks' operations ended */
+#define SHUNT_SCRATCH_BEGUN   (SHUNT_SCRATCH_ENDED + 128)  /* a word for each thread block */
 #define SHUNT_SCRATCH_DATA    65536
 #define SHUNT_CHUNK_BITS      20
 

@@ -10,6 +10,8 @@
  * Block 0 may not have found room on the GPU yet, and may only find it when others leave. So a block that has heard
  * nothing for long closes the gate, unless block 0 has been there and opened it: the first of the two decides.
  *
+ * The window begins when all blocks have ended their part: block 0 may be the first, by half the time of a large operation.
+ *
  * A block that could not end its operation (its peers are late, or dead) says so and waits here like all others: the host
  * makes the kernel quit and launches the operation again.
  */
@@ -85,15 +87,45 @@ static __device__ __forceinline__ bool linger_gate(const shunt_ll_args &a, bool 
     return __any_sync(~0u, open);
 }
 
-/* Warp 0 of block 0: the next order, QUIT if there is none. */
+/* By block 0 alone nobody is held up. Counted anew by each kernel: tickets grow. */
+static __device__ __forceinline__ uint64_t *linger_ended(const shunt_ll_args &a)
+{
+    return (uint64_t *)(a.to[a.head.me] + SHUNT_SCRATCH_ENDED);
+}
+
+/* Called by all threads: this block begins; and has ended its part of an operation. */
+static __device__ __forceinline__ void linger_count_anew(const shunt_ll_args &a)
+{
+    if (threadIdx.x == 0 && gridDim.x > 1 && a.linger.window_ns != 0)
+        gpu_raise_gpu(linger_ended(a), a.op.ticket << 16);
+}
+
+static __device__ __forceinline__ void linger_count(const shunt_ll_args &a)
+{
+    if (threadIdx.x == 0 && gridDim.x > 1 && a.linger.window_ns != 0)
+        gpu_count_gpu(linger_ended(a));
+}
+
+/* Have all blocks ended so many operations of this kernel? */
+static __device__ __forceinline__ bool linger_all_ended(const shunt_ll_args &a, uint32_t operations)
+{
+    static_assert(64 * SHUNT_GRID < 1 << 16, "the operations of a kernel's blocks are counted in 16 bits");
+    return gridDim.x == 1 || (gpu_load_user(linger_ended(a)) & 0xffff) >= operations * gridDim.x;
+}
+
+/* Warp 0 of block 0: the next order, QUIT if there is none. Blocks that find no room on the GPU are not waited for long. */
 static __device__ void linger_await(const shunt_ll_args &a, uint32_t sequence, uint32_t window_ns, shunt_order *order)
 {
-    const uint64_t end = gpu_clock_ns() + window_ns;
+    const uint64_t latest = gpu_clock_ns() + 4 * window_ns;
+    uint64_t end = 0;
     bool leaves = gridDim.x > 1 && !linger_gate(a, true);
 
     while (!leaves && !order_read(a.linger.order, sequence, order)) {
+        const uint64_t now = gpu_clock_ns();
+        if (end == 0 && (now > latest || linger_all_ended(a, sequence - a.linger.sequence)))
+            end = now + window_ns;
         /* One answer for the warp, whose clocks differ. */
-        if (__any_sync(~0u, gpu_clock_ns() > end)) {
+        if (__any_sync(~0u, end != 0 && now > end)) {
             if (!linger_leaves(a, sequence, order))
                 break;
             leaves = true;

@@ -503,11 +503,14 @@ template <class T, class Op, bool differ> static __device__ void ll_run(const sh
     if (block_skipped(a.head))
         return;
     const bool recalled = block_begin(a.to[a.head.me], a.head);
+    linger_count_anew(a);
     block_end(a.head, a.op.ticket, ll_either<T, Op, differ>(a, a.op, a.head.launch, recalled));
+    linger_count(a);
     while (window_ns != 0 && linger_next(a, ++sequence, window_ns, &order)) {
         const shunt_ll_op op = order.op;
         window_ns = order.window_ns;
         block_end(a.head, op.ticket, ll_either<T, Op, differ>(a, op, 0, false));
+        linger_count(a);
     }
 }
 

@@ -57,12 +57,14 @@ struct shunt_device *shunt_device_get(void);
 /* What the application has put on the legacy default stream. */
 enum shunt_legacy {
     SHUNT_LEGACY_UNKNOWN, /* it cannot be asked, a graph is being captured */
+    SHUNT_LEGACY_LATER,   /* not asked yet */
     SHUNT_LEGACY_AWAITED, /* our stream waits for it */
     SHUNT_LEGACY_IDLE,    /* nothing, so a kernel that runs already will do, too */
 };
 
 /*
- * Order what we launch next behind it. Done before arriving, so that the GPU has it behind it when the kernel comes.
+ * Order what we launch next behind it. Done before arriving where a kernel will be launched, so that the GPU has it behind
+ * it when the kernel comes.
  * `ask`: whether there is anything is worth knowing; else that is asked only if a kernel may be lingering.
  * False: the context is gone. Then: has it ended?
  */

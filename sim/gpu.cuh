@@ -435,6 +435,20 @@ static inline uint64_t gpu_cas_gpu(uint64_t *p, uint64_t old, uint64_t desired)
     return old;
 }
 
+static inline void gpu_raise_gpu(uint64_t *p, uint64_t least)
+{
+    sim_check(p, sizeof *p);
+    uint64_t now = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (now < least && !__atomic_compare_exchange_n(p, &now, least, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
+
+static inline void gpu_count_gpu(uint64_t *p)
+{
+    sim_check(p, sizeof *p);
+    __atomic_fetch_add(p, 1, __ATOMIC_RELAXED);
+}
+
 /* ---- pinned host memory ---- */
 
 static inline gpu_vec gpu_load_host_vec(const void *p)
