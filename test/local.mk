@@ -146,7 +146,7 @@ flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
 staging_sources = mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
 	mpi/aside.c mpi/covered.c mpi/device.c mpi/packed.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
-icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/flight.c mpi/kept.c $(staging_sources)
+icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/copying.c mpi/flight.c mpi/kept.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/completion.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
@@ -202,7 +202,7 @@ check_PROGRAMS += %reldir%/unit/sim_kernels %reldir%/unit/sim_mistakes
 if HAVE_CUDA
 # Packs and unpacks with the kernels of libshunt-simkernels.so; the driver is the test's
 check_PROGRAMS += %reldir%/unit/pack
-%canon_reldir%_unit_pack_SOURCES = %reldir%/unit/pack.c cuda/pack.c cuda/packer.c cuda/pattern.c cuda/outline.c cuda/pageable.c cuda/stage.c
+%canon_reldir%_unit_pack_SOURCES = %reldir%/unit/pack.c cuda/pack.c cuda/packer.c cuda/pattern.c cuda/outline.c cuda/pageable.c cuda/recall.c cuda/stage.c
 %canon_reldir%_unit_pack_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_pack_LDADD = libbase.la $(CMOCKA_LIBS)
 EXTRA_%canon_reldir%_unit_pack_DEPENDENCIES = libshunt-simkernels.la
