@@ -96,7 +96,7 @@ am__v_NVCC_1 =
 
 if HAVE_KERNELS
 # Half a minute for each kind of GPU, so as many at once as there are cores
-NVCCFLAGS = -O3 --threads 0
+NVCCFLAGS = -O3 --threads 0 $(NVCC_SPLIT)
 %reldir%/kernels.fatbin: $(kernel_sources)
 	$(AM_V_NVCC)$(MKDIR_P) %reldir% && $(NVCC) -fatbin -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) \
 	    -fmad=false \
