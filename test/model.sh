@@ -59,6 +59,10 @@ right recall
 for broken in NO_KEY NO_PAUSE EAGER ENDED; do
     wrong recall $broken
 done
+right recall ROOTED
+for broken in NO_KEY NO_PAUSE EAGER ENDED LEAVES; do
+    wrong recall ROOTED $broken
+done
 right parcel P=3
 for broken in NO_SWAP EARLY KEEP; do
     wrong parcel $broken

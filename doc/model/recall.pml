@@ -11,6 +11,9 @@
  *   NO_PAUSE   the host looks at once whether the kernel has begun
  *   EAGER      a member yields whose kernel has not left
  *   ENDED      who leaves an operation that it has ended does not take the question back
+ *
+ * With ROOTED rank 0 sends and the others only receive from it, all of which can be done twice. There the rule is:
+ *   LEAVES     who has ended its part leaves, though there are ranks from which it hears nothing, and that have not ended theirs
  */
 #ifndef N
 #define N 2 /* 3 takes a minute */
@@ -35,6 +38,23 @@ bit ran, staged; /* some member has seen */
 #define ANY(x) (x[0] || x[1] || x[2])
 #endif
 
+#ifndef ROOTED
+#define HEARD(r)  ALL(sent)
+#define MAY_LEAVE true
+#define REPEATED  (!ANY(touched))
+#else
+bit done[N]; /* on the cards */
+#define HEARD(r) (r == 0 || sent[0])
+#define REPEATED true
+#ifdef LEAVES
+#define MAY_LEAVE true
+#elif N == 2
+#define MAY_LEAVE (r == 1 || done[1])
+#else
+#define MAY_LEAVE ((r == 1 || done[1]) && (r == 2 || done[2]))
+#endif
+#endif
+
 proctype Kernel(byte r)
 {
     bit called;
@@ -50,9 +70,9 @@ end:
 #endif
         sent[r] = 1;
         if
-        :: ALL(sent) && !called -> atomic { touched[r] = 1; assert(!staged) } answer[r] = OK
-        :: ALL(sent) && called -> answer[r] = AGAIN
-        :: !ALL(sent) -> answer[r] = AGAIN
+        :: HEARD(r) && !called -> atomic { touched[r] = 1; assert(!staged) } answer[r] = OK
+        :: HEARD(r) && called -> answer[r] = AGAIN
+        :: !HEARD(r) -> answer[r] = AGAIN
         fi
     od
 }
@@ -73,8 +93,14 @@ proctype Host(byte r)
     bit mine;
     launched[r] = 1;
     do
-    :: word == STAGE -> atomic { staged = 1; assert(!ran && !ANY(touched)) } break
+    :: word == STAGE -> atomic { staged = 1; assert(!ran && REPEATED) } break
+#ifdef ROOTED
+    :: !mine && answer[r] == OK && !done[r] -> done[r] = 1
+    :: !mine && answer[r] == OK && done[r] && word == ASKED -> mine = 1
+    :: !mine && answer[r] == OK && done[r] && MAY_LEAVE -> atomic {
+#else
     :: !mine && answer[r] == OK -> atomic {
+#endif
             left++;
 #ifndef ENDED
             if
@@ -121,7 +147,14 @@ init {
     byte i;
     atomic {
         do
-        :: i < N -> answer[i] = NOTHING; run Kernel(i); run Host(i); i++
+        :: i < N ->
+            answer[i] = NOTHING;
+            if /* the last may never find room */
+            :: run Kernel(i)
+            :: i == N - 1
+            fi;
+            run Host(i);
+            i++
         :: else -> break
         od
     }
