@@ -7,8 +7,8 @@
 
 #define SHUNT_FETCH_THREADS 512
 #define SHUNT_FETCH_BATCH   4 /* words that a thread loads before it stores them */
-#define SHUNT_FETCH_PIECES  64
-#define SHUNT_FETCH_PIECE   16384 /* bytes, at most */
+#define SHUNT_FETCH_PIECES  32 /* with more of them the arguments, which each launch carries, take longer than they save */
+#define SHUNT_FETCH_PIECE   32768 /* bytes, at most */
 
 struct shunt_fetch_piece {
     char *to;

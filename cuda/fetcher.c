@@ -13,7 +13,7 @@ extern const unsigned char shunt_pack_fatbin[];
 extern const unsigned long shunt_pack_fatbin_size;
 
 enum {
-    MOST_BYTES = 256 << 10,    /* of a copy; from there on an engine is as good */
+    MOST_BYTES = 1 << 20,      /* of a copy: H200, until the host sees the end: 9.6 us, an engine 10.6; at 2 MiB both 13.7 */
     MOST_BY_CHAR = 4096,       /* the same if only words of less than 4 bytes are possible */
 };
 

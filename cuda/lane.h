@@ -5,7 +5,7 @@
  * a stream of its own, and goes when one of them has ended, or is full. Somebody has to ask for the end of a copy, or it
  * may never leave.
  *
- * Small copies are made by a kernel (fetcher.h), others by copy engines. Behind its batch a stream of these writes the
+ * Small copies that come alone are made by a kernel (fetcher.h), others by copy engines. Behind its batch a stream of these writes the
  * batch's number to a word in pinned memory. All but shunt_lane_ended is called inside
  * the device's context. Thread-safe.
  */
