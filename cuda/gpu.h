@@ -45,6 +45,9 @@ struct shunt_mem {
  */
 void shunt_gpu_classify(const void *p, struct shunt_mem *mem);
 
+/* May the CPU touch it, also while kernels run? Managed memory only where every GPU of the process allows that. */
+bool shunt_gpu_host_may_touch(const struct shunt_mem *mem);
+
 /* Are both on the stack of the calling thread or in the brk heap? Asks nobody; false says nothing. */
 bool shunt_gpu_surely_host(const void *p, const void *q);
 

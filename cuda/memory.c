@@ -103,6 +103,24 @@ bool shunt_gpu_surely_host(const void *p, const void *q)
            (on_stack(stack, (uintptr_t)q) || on_heap((uintptr_t)q));
 }
 
+bool shunt_gpu_host_may_touch(const struct shunt_mem *mem)
+{
+    const CUdevice_attribute concurrent = CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS;
+    int count = 0, allowed = mem->kind != SHUNT_MEM_DEVICE;
+
+    if (mem->kind != SHUNT_MEM_MANAGED)
+        return allowed;
+    if (shunt_driver.cuDeviceGetCount(&count) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < count && allowed; i++) {
+        CUdevice device;
+        if (shunt_driver.cuDeviceGet(&device, i) != CUDA_SUCCESS ||
+            shunt_driver.cuDeviceGetAttribute(&allowed, concurrent, device) != CUDA_SUCCESS)
+            allowed = 0;
+    }
+    return allowed;
+}
+
 void shunt_gpu_classify(const void *p, struct shunt_mem *mem)
 {
     CUpointer_attribute wanted[4] = { CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Windows in device memory are refused, in words: a host that does not know CUDA would crash at the first access.
+ * Windows in device memory are refused, in words: a host that does not know CUDA would crash at the first access. Those in
+ * managed memory are the host's, where the CPU may touch it at any time; who accesses them looks after the order of that and
+ * his kernels, as with any other access to managed memory.
  *
  * Win_create is collective, and a rank that failed alone would leave the others in the host. Where all ranks of the
  * communicator run under shunt on one node (it has a board), they agree first by a reduction, and all fail. Elsewhere the rank
@@ -11,7 +13,6 @@
 #include <pthread.h>
 
 #include "cuda/gpu.h"
-#include "mpi/classify.h"
 #include "mpi/comm.h"
 #include "mpi/life.h"
 
@@ -35,16 +36,20 @@ static int find_error(void)
     return found;
 }
 
-static bool is_device(const struct shunt_call *call)
+static bool is_untouchable(const struct shunt_call *call)
 {
-    return shunt_gpu_in_use() && !shunt_life_forked() && call->count > 0 &&
-           shunt_classify_device(call->recvbuf, call->count, MPI_BYTE);
+    struct shunt_mem mem;
+
+    if (!shunt_gpu_in_use() || shunt_life_forked() || call->count <= 0 || !call->recvbuf)
+        return false;
+    shunt_gpu_classify(call->recvbuf, &mem);
+    return !shunt_gpu_host_may_touch(&mem);
 }
 
 bool shunt_hook_window_before(struct shunt_call *call, int *rc, void **kept)
 {
     struct shunt_comm *comm = shunt_comm_get(call->comm);
-    int saved = errno, mine = is_device(call), any = mine;
+    int saved = errno, mine = is_untouchable(call), any = mine;
 
     (void)kept;
     shunt_hook_coll(call);
@@ -64,13 +69,13 @@ bool shunt_hook_window_before(struct shunt_call *call, int *rc, void **kept)
 bool shunt_hook_attach_before(struct shunt_call *call, int *rc, void **kept)
 {
     int saved = errno;
-    bool device = is_device(call);
+    bool refused = is_untouchable(call);
 
     (void)kept;
-    if (device) {
+    if (refused) {
         *rc = find_error();
         shunt_host.Win_call_errhandler(call->win, *rc);
     }
     errno = saved;
-    return device;
+    return refused;
 }

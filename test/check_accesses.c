@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * One-sided operations whose buffers at the origin are of any memory, on windows of host memory: check_accesses [large]
- * SEND:RECV ... [CASE], as check_requests. Each rank works on the window of its right neighbour.
+ * One-sided operations whose buffers at the origin are of any memory, on windows of host memory, or of what kind `window=`
+ * says: check_accesses [window=KIND] [large] SEND:RECV ... [CASE], as check_requests. Each rank works on the window of its
+ * right neighbour.
  */
 #include "test/ring.h"
 
@@ -221,15 +222,35 @@ static const struct ring_case cases[] = {
     {"single", single, NULL},   {"requests", requests, NULL}, {"many", many, NULL},   {"wrong", wrong, NULL},
 };
 
+static void make_window(char kind, struct gpu_block *block)
+{
+    if (!kind) {
+        MPI_Win_allocate(PIECES * BYTES, sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD, &own, &win);
+        return;
+    }
+    gpu_start(gpu_local_rank());
+    gpu_alloc(block, kind, PIECES * BYTES);
+    own = (float *)block->base;
+    MPI_Win_create(own, PIECES * BYTES, sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+}
+
 int main(int argc, char **argv)
 {
+    struct gpu_block block;
     const char *only;
+    char kind = 0;
 
+    if (argc > 1 && strncmp(argv[1], "window=", 7) == 0) {
+        kind = argv[1][7];
+        memmove(&argv[1], &argv[2], (size_t)(argc-- - 1) * sizeof *argv); /* with the NULL behind the last */
+    }
     ring_start(&argc, &argv, &only);
-    MPI_Win_allocate(PIECES * BYTES, sizeof(float), MPI_INFO_NULL, MPI_COMM_WORLD, &own, &win);
+    make_window(kind, &block);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         ring_run_one(&cases[i], only);
     MPI_Win_free(&win);
+    if (kind)
+        gpu_free(&block);
     return pair_finish("check_accesses");
 }

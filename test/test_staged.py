@@ -70,5 +70,10 @@ def test_host_memory(family, program):
 
 
 def test_windows_in_device_memory(family):
-    """Refused on all ranks alike, in words."""
+    """Refused on all ranks alike, in words; not those in managed memory."""
     mpirun(family, 2, "check_windows").checked()
+
+
+def test_windows_in_managed_memory_of_old_kind(family):
+    """Where the CPU must not touch it while a kernel runs, no host MPI may have it."""
+    mpirun(family, 2, "check_windows", "turns", faults=["turns"]).checked()
