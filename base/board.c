@@ -150,6 +150,12 @@ void shunt_board_pass(struct shunt_board *board)
         atomic_store_explicit(&board->passed->value, ++board->sequence, memory_order_release);
 }
 
+void shunt_board_retract(struct shunt_board *board)
+{
+    if (board) /* release, as above; the next arrival comes before the next count again */
+        atomic_store_explicit(&board->passed->value, --board->sequence, memory_order_release);
+}
+
 bool shunt_board_ahead(const struct shunt_board *board, int rank)
 {
     /* acquire: what that member published before it passed is seen */

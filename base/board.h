@@ -112,6 +112,12 @@ void shunt_board_close(struct shunt_board *board);
 /* Rule 1: a rank on host memory passes its next operation. 1-2 ns, never waits. board may be NULL. */
 void shunt_board_pass(struct shunt_board *board);
 
+/*
+ * Take the last step back: the host MPI has refused the call on this rank, so it was no operation here, and the next one is
+ * what the peers have, or will have, at that place. Who has seen this rank pass has staged it, and so will this rank.
+ */
+void shunt_board_retract(struct shunt_board *board);
+
 enum {
     SHUNT_POST_NEUTRAL = 1,
     SHUNT_POST_IN_PLACE = 2,

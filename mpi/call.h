@@ -117,6 +117,7 @@ struct shunt_wait {
  *   final   Finalize, Session_finalize: shunt_hook_final_before, shunt_hook_final_after
  */
 void shunt_hook_coll(const struct shunt_call *call);
+void shunt_hook_refused(const struct shunt_call *call, int rc); /* after what shunt_hook_coll is before, if rc is an error */
 bool shunt_hook_stage_before(struct shunt_call *call, int *rc, void **kept);
 int shunt_hook_stage_after(const struct shunt_call *call, void *kept, int rc);
 bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept);

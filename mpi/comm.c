@@ -255,6 +255,30 @@ void shunt_hook_coll(const struct shunt_call *call)
         shunt_board_pass(comm->board);
 }
 
+/* A host looks at all arguments before it does anything: with one of these errors it has taken no part in the collective. */
+static bool is_refusal(int class)
+{
+    switch (class) {
+    case MPI_ERR_BUFFER:
+    case MPI_ERR_COUNT:
+    case MPI_ERR_TYPE:
+    case MPI_ERR_OP:
+    case MPI_ERR_ROOT:
+    case MPI_ERR_ARG: return true;
+    default: return false;
+    }
+}
+
+void shunt_hook_refused(const struct shunt_call *call, int rc)
+{
+    struct shunt_comm *comm = shunt_comm_find(call->comm);
+    int class = MPI_SUCCESS;
+
+    shunt_host.Error_class(rc, &class);
+    if (comm && is_refusal(class))
+        shunt_board_retract(comm->board);
+}
+
 /* Most creation calls are collective on the parent: a mismatch with another collective must be seen. */
 void shunt_hook_comm_before(struct shunt_call *call)
 {

@@ -214,6 +214,22 @@ static bool find_memory(const struct side *send, const struct side *recv, struct
     return task->send_mem.kind != SHUNT_MEM_HOST || task->recv_mem.kind != SHUNT_MEM_HOST;
 }
 
+/* Bytes of all blocks of a buffer, of one count each. */
+static uint64_t all_bytes(const struct shunt_task *task, enum shunt_blocks blocks, int n)
+{
+    uint64_t block = task->count * shunt_type_size(task->type);
+
+    return blocks == SHUNT_BLOCKS_ONE || blocks == SHUNT_BLOCKS_OWN_ROW ? block : block * (uint64_t)n;
+}
+
+/* Do the buffers have a byte in common? MPI does not allow it, and hosts may look. */
+static bool do_overlap(const struct shunt_task *task, const struct shunt_collective *shape, int n)
+{
+    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
+
+    return send < recv + all_bytes(task, shape->recv.blocks, n) && recv < send + all_bytes(task, shape->send.blocks, n);
+}
+
 /* The count that all ranks have; -1: they differ. */
 static MPI_Count common_count(const struct shunt_call *call, int n)
 {
@@ -285,7 +301,7 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
         return false;
     }
     *reason = shape->traits & SHUNT_TRAIT_COMBINES ? find_pair(&send, call->op, task) : find_bytes(&send, &recv, task);
-    if (*reason == SHUNT_REASON_NONE && both && !task->in_place && task->send == task->recv)
+    if (*reason == SHUNT_REASON_NONE && both && !task->in_place && do_overlap(task, shape, comm->size))
         *reason = SHUNT_REASON_ALIASED;
     return true;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "coll/colls.h"
 #include "cuda/gpu.h"
 #include "cuda/pack.h"
 #include "mpi/classify.h"
@@ -194,18 +195,50 @@ enum shunt_status shunt_image_return(const struct shunt_image *image, const stru
 
 /* ---- the images of a call ---- */
 
-static const struct shunt_pieces nothing;
-
-/* Two buffers that are one are one image: an error in most calls, the host shall see it; or both are MPI_BOTTOM. */
-static bool is_one(const struct shunt_images *images)
+/* Do all that is read and all that is written have a byte in common, as far as their bounds tell? */
+static bool do_overlap(const struct shunt_operand *send, const struct shunt_operand *recv)
 {
-    return images->send.staged && images->recv.staged && images->send.buffer == images->recv.buffer;
+    int64_t read = INT64_MAX, read_end = INT64_MIN, written = INT64_MAX, written_end = INT64_MIN;
+
+    if (find_bounds(&send->read, false, &read, &read_end) != SHUNT_OK ||
+        find_bounds(&recv->written, false, &written, &written_end) != SHUNT_OK || read >= read_end || written >= written_end)
+        return false;
+    uintptr_t from = (uintptr_t)send->buffer, to = (uintptr_t)recv->buffer;
+    return from + (uintptr_t)read < to + (uintptr_t)written_end && to + (uintptr_t)written < from + (uintptr_t)read_end;
+}
+
+/*
+ * Hosts look whether the buffers of collectives and of Reduce_local are one, which MPI does not allow. Not those of neighbours,
+ * who exchange parts of one array, nor of what is no collective.
+ */
+static bool must_be_apart(const struct shunt_call *call)
+{
+    unsigned family = shunt_call_family(call->id), coll = shunt_call_coll(family);
+
+    return family == SHUNT_CALL_Reduce_local ||
+           (coll < SHUNT_NCOLLS && shunt_collectives[coll].recv.blocks != SHUNT_BLOCKS_SOURCES);
+}
+
+/* Then two buffers that overlap are one image: the host shall see it. */
+static bool are_one(const struct shunt_call *call, const struct shunt_images *images)
+{
+    return images->send.staged && images->recv.staged && must_be_apart(call) &&
+           (images->send.buffer == images->recv.buffer || do_overlap(&images->send, &images->recv));
+}
+
+/* From the receive buffer on, as its image has them. */
+static void shift_pieces(struct shunt_pieces *pieces, int64_t bytes)
+{
+    for (int i = 0; i < pieces->n; i++) {
+        struct shunt_piece *piece = pieces->list ? &pieces->list[i] : &pieces->first;
+        piece->offset += bytes;
+    }
 }
 
 static enum shunt_status make_both(struct shunt_images *images)
 {
     struct shunt_operand *send = &images->send, *recv = &images->recv;
-    bool one = is_one(images);
+    bool one = images->one;
     enum shunt_status status = SHUNT_OK;
 
     if (send->staged && !one)
@@ -222,10 +255,14 @@ static enum shunt_status make_both(struct shunt_images *images)
 enum shunt_status shunt_images_place(struct shunt_call *call, struct shunt_images *images)
 {
     enum shunt_status status = shunt_operand_hold(&images->send);
+    int64_t between = images->send.buffer - images->recv.buffer; /* bytes, where they are one */
 
     if (status == SHUNT_OK)
         status = shunt_operand_hold(&images->recv);
-    if (status == SHUNT_OK && !is_one(images)) {
+    images->one = status == SHUNT_OK && are_one(call, images);
+    if (images->one)
+        shift_pieces(&images->send.read, between);
+    if (status == SHUNT_OK && !images->one) {
         shunt_packed_choose(call, &images->send, false, &images->send_packed);
         shunt_packed_choose(call, &images->recv, true, &images->recv_packed);
     }
@@ -236,9 +273,11 @@ enum shunt_status shunt_images_place(struct shunt_call *call, struct shunt_image
         return status;
     }
     if (images->send.staged)
-        call->sendbuf = is_one(images) ? images->recv_image.host : images->send_image.host;
+        call->sendbuf = images->one ? images->recv_image.host + between : images->send_image.host;
     if (images->recv.staged)
         call->recvbuf = images->recv_image.host;
+    else if (images->send.staged && images->recv.buffer == images->send.buffer && must_be_apart(call))
+        call->recvbuf = (void *)call->sendbuf; /* it does not count on this rank, but hosts look at it all the same */
     shunt_packed_place(call, false, &images->send_packed, &images->rows);
     shunt_packed_place(call, true, &images->recv_packed, &images->rows);
     return SHUNT_OK;
@@ -254,13 +293,13 @@ enum shunt_status shunt_images_make(struct shunt_call *call, struct shunt_images
 
 enum shunt_status shunt_images_fill(const struct shunt_images *images)
 {
-    bool one = is_one(images);
+    bool one = images->one;
     enum shunt_status status = SHUNT_OK;
 
     if (images->send.staged)
         status = shunt_image_fill(one ? &images->recv_image : &images->send_image, &images->send.read);
     if (status == SHUNT_OK && images->recv.staged)
-        status = shunt_image_fill(&images->recv_image, one ? &nothing : &images->recv.read);
+        status = shunt_image_fill(&images->recv_image, &images->recv.read);
     return status;
 }
 

@@ -58,6 +58,7 @@ struct shunt_images {
     struct shunt_operand send, recv;
     struct shunt_image send_image, recv_image; /* without memory where there is none */
     struct shunt_packed send_packed, recv_packed;
+    bool one; /* the send buffer's pieces, too, are in recv_image and count from the receive buffer on */
     struct shunt_rows rows; /* what stands in the call for the caller's, if an image with rows is packed */
 };
 

@@ -14,6 +14,7 @@
 #include "mpi/float16.h"
 #include "mpi/life.h"
 #include "mpi/message.h"
+#include "mpi/poll.h"
 #include "mpi/tally.h"
 
 static const bool persistent_forms[SHUNT_NCALLS] = { SHUNT_CALL_PERSISTENT_FORMS };
@@ -228,6 +229,8 @@ bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
 {
     bool done;
 
+    if (call->file)
+        __atomic_store_n(&shunt_poll_files, true, __ATOMIC_RELAXED);
     if (shunt_delivery_before(call, rc, kept, &done))
         return done;
     return may_be_device(call) && stage_issue(call, SHUNT_REASON_NO_ALGORITHM, rc, kept);

@@ -11,6 +11,9 @@ bool shunt_poll_waits(enum shunt_call_id id);
 /* Is it one that completes requests, or says whether they are complete? */
 bool shunt_poll_completes(enum shunt_call_id id);
 
+/* Set when a nonblocking operation on a file begins. */
+extern bool shunt_poll_files;
+
 /* The host's call of such a kind; one that waits is a loop. Answers its error. */
 int shunt_poll_call(const struct shunt_wait *wait);
 

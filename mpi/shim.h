@@ -77,7 +77,9 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define BEFORE_coll(call, rc, kept)  ((void)(kept), shunt_hook_coll(call), false)
 #define AFTER_coll(call, rc, kept)   ((void)(kept))
 #define BEFORE_stage(call, rc, kept) shunt_hook_stage_before(call, rc, kept)
-#define AFTER_stage(call, rc, kept)  ((kept) ? (void)((rc) = shunt_hook_stage_after(call, kept, rc)) : (void)0)
+#define AFTER_stage(call, rc, kept)                                                                \
+    ((rc) != MPI_SUCCESS ? shunt_hook_refused(call, rc) : (void)0,                                 \
+     (kept) ? (void)((rc) = shunt_hook_stage_after(call, kept, rc)) : (void)0)
 #define BEFORE_move(call, rc, kept)  shunt_hook_move_before(call, rc, kept)
 #define AFTER_move(call, rc, kept)                                                                 \
     ((kept) ? (void)((rc) = shunt_hook_move_after(call, kept, rc)) : (void)0, LOOK_AFTER_ORPHANS)
@@ -95,7 +97,8 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define BEFORE_ireceive(call, rc, kept) BEFORE_issue(call, rc, kept)
 #define AFTER_ireceive(call, rc, kept)  AFTER_issue(call, rc, kept)
 #define BEFORE_icoll(call, rc, kept) shunt_hook_icoll_before(call, rc, kept)
-#define AFTER_icoll(call, rc, kept)  AFTER_issue(call, rc, kept)
+#define AFTER_icoll(call, rc, kept)                                                                \
+    ((rc) != MPI_SUCCESS ? shunt_hook_refused(call, rc) : (void)0, AFTER_issue(call, rc, kept))
 #define BEFORE_access(call, rc, kept) shunt_hook_access_before(call, rc, kept)
 #define AFTER_access(call, rc, kept)                                                               \
     ((kept) || __atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0                      \

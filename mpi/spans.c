@@ -195,6 +195,20 @@ static bool find_memory(struct maker *maker, struct side *send, struct side *rec
     return !maker->on_host;
 }
 
+/* Does a block that is sent have a byte in common with one that comes? MPI does not allow it, and hosts may look. */
+static bool do_overlap(const struct shunt_task *task, const struct shunt_spans *spans, int n)
+{
+    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
+
+    for (int q = 0; q < n; q++)
+        for (int p = 0; p < n; p++)
+            if (spans->in[q].bytes && spans->out[p].bytes &&
+                send + spans->in[q].at < recv + spans->out[p].at + spans->out[p].bytes &&
+                recv + spans->out[p].at < send + spans->in[q].at + spans->in[q].bytes)
+                return true;
+    return false;
+}
+
 /* Elements of the largest block. */
 static uint64_t largest(const struct maker *maker, const struct shunt_spans *spans)
 {
@@ -231,10 +245,13 @@ static bool make_task(struct maker *maker, struct shunt_spans *spans, struct shu
     task->in_place = (send.counts && call->sendbuf == MPI_IN_PLACE) || (recv.counts && call->recvbuf == MPI_IN_PLACE);
     if (task->in_place && shape->traits & SHUNT_TRAIT_COMBINES && spans->out[maker->comm->rank].bytes != 0)
         put_aside(task, &recv, &spans->in[maker->comm->rank], maker->comm->size);
-    if (send.counts && recv.counts && call->sendbuf == call->recvbuf && maker->reason == SHUNT_REASON_NONE)
+    bool both = send.counts && recv.counts, of_all = shape->recv.blocks != SHUNT_BLOCKS_SOURCES;
+    if (both && of_all && call->sendbuf == call->recvbuf && maker->reason == SHUNT_REASON_NONE)
         maker->reason = SHUNT_REASON_ALIASED;
     if (!find_memory(maker, &send, &recv, task))
         return false;
+    if (both && !task->in_place && maker->reason == SHUNT_REASON_NONE && do_overlap(task, spans, maker->comm->size))
+        maker->reason = SHUNT_REASON_ALIASED;
     task->count = largest(maker, spans);
     task->spans = spans;
     return true;

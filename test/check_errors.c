@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Erroneous calls on device memory: check_errors wrong: arguments that the host MPI refuses are refused with the same
- * class, through the error handler of the communicator, once, and later calls still work. check_errors mismatch-count,
+ * class, through the error handler of the communicator, once, and later calls still work. check_errors alone: one rank is
+ * refused, and the others never hear of it. check_errors mismatch-count,
  * mismatch-op, mismatch-type, mismatch-coll, mismatch-root, mismatch-rows: ranks that do not agree; what then happens is the
  * host MPI's affair, but for a hang, which ends here.
  */
@@ -133,6 +134,47 @@ static void run_wrong(void)
     MPI_Comm_free(&comm);
 }
 
+/* What only this rank calls, and the host MPI refuses, in each form that there is. */
+static void be_refused(int round, const char *send, char *recv, MPI_Comm comm)
+{
+    MPI_Request request;
+    int rc, class;
+
+    if (round % 3 == 0)
+        rc = MPI_Allreduce(send, recv, 4, MPI_FLOAT, MPI_BAND, comm);
+    else if (round % 3 == 1)
+        rc = MPI_Iallreduce(send, recv, 4, MPI_FLOAT, MPI_BAND, comm, &request);
+    else
+        rc = MPI_Reduce(send, recv, 4, MPI_FLOAT, MPI_BAND, 0, comm);
+    MPI_Error_class(rc, &class);
+    if (class != MPI_ERR_OP) {
+        printf("FAIL rank %d: round %d: class %d\n", rank, round, class);
+        test_tally.failures++;
+    }
+}
+
+static void run_alone(void)
+{
+    struct gpu_block blocks[2][2];
+
+    gpu_start(gpu_local_rank());
+    for (int i = 0; i < 2; i++)
+        for (int kind = 0; kind < 2; kind++)
+            gpu_alloc(&blocks[i][kind], kind ? 'D' : 'H', 4096);
+    for (int round = 0; round < 12; round++) {
+        int kind = round / 3 % 2;
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+        for (int i = 0; i < round % 2 + 1 && rank == round / 6; i++)
+            be_refused(round, blocks[0][kind].base, blocks[1][kind].base, MPI_COMM_WORLD);
+        MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+        for (int i = 0; i < 3; i++)
+            case_sum(MPI_COMM_WORLD, "after", "D", 100, (uint64_t)(3 * round + i));
+    }
+    for (int i = 0; i < 2; i++)
+        for (int kind = 0; kind < 2; kind++)
+            gpu_free(&blocks[i][kind]);
+}
+
 /* Rank 0 sends 100 integers to each other rank, which expects 50 more of it. */
 static int call_rows(const void *send, void *recv)
 {
@@ -181,8 +223,8 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (strcmp(mode, "wrong") == 0) {
-        run_wrong();
+    if (strcmp(mode, "wrong") == 0 || strcmp(mode, "alone") == 0) {
+        (strcmp(mode, "wrong") == 0 ? run_wrong : run_alone)();
         good = case_summary("check_errors");
     } else {
         run_mismatch(mode);

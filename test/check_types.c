@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Derived datatypes of device memory: check_types KINDS ..., kinds of memory by rank as in check_allreduce; check_types
- * holes; check_types reuse; check_types absolute; check_types large KINDS.
+ * holes; check_types reuse; check_types absolute; check_types faces; check_types large KINDS.
  * The same call on host memory, made by the host MPI, tells what every byte must be afterwards, gaps included. The
  * summary says how many messages must have been packed and unpacked by a kernel.
  */
@@ -473,6 +473,63 @@ static void run_absolute(void)
     }
 }
 
+/* Faces of a cube go out and others come in: one array on both sides, which is no mistake where nothing is in both. */
+enum { EDGE = 20, CELLS = EDGE * EDGE * EDGE };
+
+static MPI_Datatype make_face(int place)
+{
+    int sizes[3] = {EDGE, EDGE, EDGE}, subsizes[3] = {EDGE, EDGE, 1}, starts[3] = {0, 0, place};
+    MPI_Datatype type;
+
+    MPI_Type_create_subarray(3, sizes, subsizes, starts, MPI_ORDER_C, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static int exchange_faces(bool neighbours, double *cube, MPI_Comm ring, MPI_Datatype *inner, MPI_Datatype *rim)
+{
+    const int ones[2] = {1, 1};
+    const MPI_Aint places[2] = {0, 0};
+
+    if (neighbours)
+        return MPI_Neighbor_alltoallw(cube, ones, places, inner, cube, ones, places, rim, ring);
+    return MPI_Sendrecv(cube, 1, inner[0], (rank + size - 1) % size, 0, cube, 1, rim[1], (rank + 1) % size, 0, ring,
+                        MPI_STATUS_IGNORE);
+}
+
+static void run_faces(void)
+{
+    static double cube[CELLS], got[CELLS];
+    MPI_Datatype inner[2] = {make_face(1), make_face(EDGE - 2)}, rim[2] = {make_face(0), make_face(EDGE - 1)};
+    struct gpu_block block;
+    MPI_Comm ring;
+
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &(int){1}, 0, &ring);
+    gpu_alloc(&block, 'D', sizeof cube);
+    for (int neighbours = 0; neighbours < 2; neighbours++) {
+        for (int i = 0; i < CELLS; i++)
+            cube[i] = rank * CELLS + i;
+        gpu_copy(block.base, cube, sizeof cube);
+        gpu_synchronize();
+        if (exchange_faces(neighbours, cube, ring, inner, rim) != MPI_SUCCESS ||
+            exchange_faces(neighbours, (double *)block.base, ring, inner, rim) != MPI_SUCCESS)
+            fail("faces are refused");
+        gpu_copy(got, block.base, sizeof got);
+        if (memcmp(got, cube, sizeof got) != 0)
+            fail("the cube is not what it is on host memory");
+        device_calls++;
+        cases++;
+        packed += 1 + neighbours;
+        unpacked += 1 + neighbours;
+    }
+    for (int i = 0; i < 2; i++) {
+        MPI_Type_free(&inner[i]);
+        MPI_Type_free(&rim[i]);
+    }
+    MPI_Comm_free(&ring);
+    gpu_free(&block);
+}
+
 int main(int argc, char **argv)
 {
     long mine[4], all[4];
@@ -489,6 +546,8 @@ int main(int argc, char **argv)
         run_reuse();
     else if (strcmp(mode, "absolute") == 0)
         run_absolute();
+    else if (strcmp(mode, "faces") == 0)
+        run_faces();
     else if (strcmp(mode, "large") == 0)
         run_large(argc - 2, argv + 2);
     else

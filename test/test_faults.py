@@ -192,6 +192,13 @@ def test_wrong_arguments_are_the_hosts_affair(family):
     assert result.stats.gpu == 6, str(result)  # the three sums after the handler that jumped, on two ranks
 
 
+def test_rank_whose_call_is_refused_stays_in_step(family):
+    """What the host MPI does not take is no operation: neither for later ones of this rank nor for the others."""
+    result = mpirun(family, 2, "check_errors", "alone")
+    assert result.checked()["cases"] == 36, str(result)
+    assert result.stats.gpu >= 48, str(result)  # two of three after each; the one that waits for a rank just refused is staged
+
+
 def test_ranks_that_see_one_gpu_each():
     """Each calls its GPU number 0."""
     words = ["check_allreduce", *SMALL]

@@ -72,6 +72,20 @@ def test_collectives(family, form, program):
     assert len(ran) == (10 if program == "check_collectives" else 9), str(result)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_what_is_legal_and_rare(family, ranks):
+    """Layouts that differ between the ranks of one call, odd elements, requests that are not what they seem."""
+    result = mpirun(family, ranks, "check_unusual", *(["D:D", "M:D", "D:M", "DH:HD"] if family == "openmpi" else ["D:D"]))
+    found, ran = by_name(result)
+    assert result.checked()["cases"] >= 10 and {"send", "recv", "put", "file_write"} <= set(found), str(result)
+
+
+def test_windows_in_managed_memory(family):
+    """The host MPI's own: it may touch such memory."""
+    _, found = check(family, 2, "check_accesses", "window=M", "H:H", "D:D")
+    assert set(found) == {"put", "get", "accumulate"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("program", COLLECTIVES)
 @pytest.mark.parametrize("form", FORMS)

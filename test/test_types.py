@@ -36,6 +36,11 @@ def test_unmapped_gaps(family):
     check(family, 2, "holes")
 
 
+def test_one_array_on_both_sides(family):
+    """Faces of a cube are packed each for itself, not with all that lies between them."""
+    check(family, 2, "faces")
+
+
 def test_blocks_in_different_memory(family):
     """Also the host's: no kernel goes there, nor the host to the others."""
     assert mpirun(family, 2, "check_types", "absolute").checked()["device"] == 8

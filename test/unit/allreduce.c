@@ -184,6 +184,9 @@ static void test_kinds(void **state)
     assert_true(operands.device);
     assert_int_equal(operands.reason, SHUNT_REASON_NONE);
     assert_int_equal(classify(device, device, 2, MPI_INT, MPI_MAX).reason, SHUNT_REASON_ALIASED);
+    assert_int_equal(classify(device, device + 4, 2, MPI_INT, MPI_MAX).reason, SHUNT_REASON_ALIASED);
+    assert_int_equal(classify(device + 4, device, 2, MPI_INT, MPI_MAX).reason, SHUNT_REASON_ALIASED);
+    assert_int_equal(classify(device, device + 8, 2, MPI_INT, MPI_MAX).reason, SHUNT_REASON_NONE);
     assert_false(classify(x, x + 1, 1, MPI_INT, MPI_MAX).device);
 }
 

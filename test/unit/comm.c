@@ -106,6 +106,12 @@ void shunt_board_pass(struct shunt_board *board)
         board->passed++;
 }
 
+void shunt_board_retract(struct shunt_board *board)
+{
+    if (board)
+        board->passed--;
+}
+
 /* ---- helpers ---- */
 
 /* Play world rank `rank` from its Init on. */

@@ -16,6 +16,7 @@
 #include "mpi/flight.h"
 #include "mpi/message.h"
 #include "mpi/operation.h"
+#include "mpi/poll.h"
 #include "mpi/types.h"
 #include "test/unit/fake_gpu.h"
 #include "test/unit/fake_run.h"
@@ -109,6 +110,8 @@ void shunt_board_relax(unsigned *spins)
 {
     (void)spins;
 }
+
+bool shunt_poll_files;
 
 bool shunt_delivery_before(struct shunt_call *call, int *rc, void **kept, bool *done)
 {
