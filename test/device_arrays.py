@@ -25,7 +25,7 @@ class Slice:
 
     def __init__(self, owner, first, size):
         self.owner, self.typecode, self.itemsize, self.size = owner, owner.typecode, owner.itemsize, size
-        self.address = owner.address + first * owner.itemsize
+        self.address, self.readonly = owner.address + first * owner.itemsize, False
 
     def __len__(self):
         return self.size
@@ -62,13 +62,13 @@ class Slice:
     @property
     def __cuda_array_interface__(self):
         kind = "f" if self.typecode in "fd" else "u" if self.typecode.isupper() else "i"
-        return {"shape": (self.size,), "typestr": f"<{kind}{self.itemsize}", "data": (self.address if self.size else 0, False),
+        return {"shape": (self.size,), "typestr": f"<{kind}{self.itemsize}", "data": (self.address if self.size else 0, self.readonly),
                 "strides": None, "version": 3}
 
 
 def device_array(arrayimpl):
     class DeviceArray(Slice, arrayimpl.BaseArray):
-        backend = "cupy"  # the tests leave out what a host MPI is known to do wrong with such
+        backend = "device"  # no name for which the tests leave out what a host MPI does wrong with device memory
         TypeMap = {code: mpi for code, mpi in {**arrayimpl.TypeMapInteger, **arrayimpl.TypeMapFloat}.items()
                    if code != "g"}
         __getitem__, __setitem__, __len__ = Slice.__getitem__, Slice.__setitem__, Slice.__len__
@@ -77,6 +77,7 @@ def device_array(arrayimpl):
             alone = isinstance(arg, (int, float, complex))
             shape = (() if alone else len(arg)) if shape is None else shape
             self.typecode, self.itemsize, self.size = typecode, array.array(typecode).itemsize, 1
+            self.readonly = readonly
             for n in shape if isinstance(shape, (tuple, list)) else [shape]:
                 self.size *= n
             address = ctypes.c_void_p()

@@ -195,13 +195,13 @@ class Block(typing.NamedTuple):
         return ["-n", str(self.ranks), "env", *changes, program, *map(str, self.words[1:])]
 
 
-def launcher(family):
+def launcher(family, words=()):
     command = [os.environ.get(f"CHECK_MPIRUN_{family}", BUILD["mpi"][family]["mpirun"])]
     if family == "openmpi":
         # Of Open MPI 5 the component for one-sided calls over UCX complains where there is no UCX
-        command += ["--oversubscribe", "--bind-to", "none", "--mca", "osc", "^ucx"]
+        command += ["--oversubscribe", "--bind-to", "none", *([] if "osc" in words else ["--mca", "osc", "^ucx"])]
         command += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    return command
+    return command + list(words)
 
 
 def simulation(preset, gpus, faults):
@@ -232,7 +232,7 @@ def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, pre
     if REAL_GPUS:
         settings.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus))))
     line = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []
-    line += launcher(family) + list(launcher_words)
+    line += launcher(family, launcher_words)
     for i, block in enumerate(blocks):
         line += ([":"] if i else []) + block.command(family, settings)
     return list(map(str, line))  # for shells, too

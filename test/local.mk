@@ -223,7 +223,7 @@ mpi_test_programs = bench_types check_accesses check_allreduce check_app check_c
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
 	check_life check_memory check_messages check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_starts check_threads check_types \
-	check_parcels check_storm check_user check_waits check_windows
+	check_parcels check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
 process_tests = checker allreduce collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py
@@ -276,7 +276,7 @@ EXTRA_DIST += %reldir%/test_launchers.py
 PYTEST = $(PYTHON) -m pytest
 PYTESTFLAGS =
 pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
-EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/bench_pinned.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/hosts.py %reldir%/hw.sh %reldir%/heap.c %reldir%/suite.py
+EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/bench_pinned.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/hosts.py %reldir%/hw.sh %reldir%/heap.c %reldir%/suite.py %reldir%/osu.py
 
 if HAVE_PYTEST
 check-local: check-processes
