@@ -307,14 +307,14 @@ def wait_for(process, limit, mark, look=4):
 
 
 def launcher_alone(mark):
-    """Of a run, Open MPI's launcher is there, and nothing but what it was started through."""
+    """Of a run, Open MPI's launcher is there, and nothing but its daemons and what it was started through."""
     names = set()
     for pid in marked(mark):
         try:
             names.add(os.path.basename(os.readlink(f"/proc/{pid}/exe")))
         except OSError:
             pass
-    return "orterun" in names and names <= {"orterun", "dash", "bash", "unshare"}
+    return "orterun" in names and names <= {"orterun", "orted", "dash", "bash", "unshare"}
 
 
 def temporary():
