@@ -496,5 +496,10 @@ enum shunt_status shunt_packer_wait(struct shunt_packer *packer, CUevent event)
         if (!shunt_gpu_legacy_passed(packer->gpu))
             shunt_recall_restart(&packer->recall, now);
     }
+    /* It found room after it had been called back, so it may have ended with nothing done; what comes behind it ends soon. */
+    if (result == CUDA_SUCCESS && shunt_recall_called(&packer->recall, packer->launch)) {
+        SHUNT_CUDA(cuStreamSynchronize(packer->stream));
+        return SHUNT_PASS;
+    }
     return shunt_cuda_check(result, SHUNT_LOG_WARN, "packing");
 }

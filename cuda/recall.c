@@ -81,6 +81,11 @@ enum shunt_recalled shunt_recall_look(struct shunt_recall *recall, struct shunt_
     return known[step];
 }
 
+bool shunt_recall_called(const struct shunt_recall *recall, uint64_t key)
+{
+    return recall->key == key && recall->step >= CALLED;
+}
+
 bool shunt_recall_unbegun(const struct shunt_recall *recall, uint64_t key)
 {
     return recall->key == key && recall->step == UNBEGUN;

@@ -41,6 +41,9 @@ enum shunt_recalled {
 enum shunt_recalled shunt_recall_look(struct shunt_recall *recall, struct shunt_gpu *gpu,
                                       const struct shunt_recall_words *words, uint64_t key, double now);
 
+/* Has it been called back? If it ends then, it may have done a part, or nothing. */
+bool shunt_recall_called(const struct shunt_recall *recall, uint64_t key);
+
 /* What has been called back and has not begun. */
 bool shunt_recall_unbegun(const struct shunt_recall *recall, uint64_t key);
 

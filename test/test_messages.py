@@ -37,6 +37,11 @@ def test_probes_and_messages_like_descriptors(family):
     storm(family, 2, 300, "probe", "odd")
 
 
+def test_kernels_that_are_called_back_and_run_after_all(family):
+    """Those that pack messages with gaps find room before it is known whether they have begun."""
+    storm(family, 2, 100, settings={"SHUNT_ROOM_MS": "1", "SHUNT_MESSAGE_SIZE": "inf"})
+
+
 def test_every_call(family):
     result = mpirun(family, 2, "check_messages", "D:D", "H:D", "DH:HD", settings=PARCELS)
     result.checked()
