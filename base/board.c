@@ -156,6 +156,12 @@ void shunt_board_retract(struct shunt_board *board)
         atomic_store_explicit(&board->passed->value, --board->sequence, memory_order_release);
 }
 
+uint64_t shunt_board_steps(const struct shunt_board *board)
+{
+    /* acquire: what this rank said before it passed, its other threads see */
+    return atomic_load_explicit(&board->passed->value, memory_order_acquire);
+}
+
 bool shunt_board_ahead(const struct shunt_board *board, int rank)
 {
     /* acquire: what that member published before it passed is seen */

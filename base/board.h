@@ -21,7 +21,7 @@
 #define SHUNT_TREE_RANKS  64   /* members of a board that can arrive on device memory: by a tree */
 #define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
 #define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
-#define SHUNT_STATS_BYTES 10240 /* of each process, readable by all: its layout belongs to base/stats.c */
+#define SHUNT_STATS_BYTES 11264 /* of each process, readable by all: its layout belongs to base/stats.c */
 
 struct shunt_arena; /* this process's view of the node's shared memory */
 struct shunt_board; /* this process's view of one communicator's board */
@@ -243,6 +243,9 @@ const struct shunt_post *shunt_round_post(const struct shunt_round *round, int i
 
 /* Done with it: the entry is free for sequence + 256 when all who arrived have left. */
 void shunt_round_leave(struct shunt_round *round);
+
+/* How many operations the caller has passed on it; to be asked by any of its threads. */
+uint64_t shunt_board_steps(const struct shunt_board *board);
 
 /* Members and the caller's rank. */
 int shunt_board_size(const struct shunt_board *board);

@@ -25,6 +25,7 @@ base_sources += \
 	%reldir%/reasons.c \
 	%reldir%/reasons.def \
 	%reldir%/reasons.h \
+	%reldir%/short_float.h \
 	%reldir%/stats.c \
 	%reldir%/stats.h \
 	%reldir%/status.c \

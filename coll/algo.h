@@ -13,7 +13,7 @@ enum shunt_algo_id {
 };
 
 /* The names: collectives use the same ones. Statistics count by them. */
-#define SHUNT_ALGO_NAMES(X) X(oneshot) X(twoshot) X(copy) X(ring)
+#define SHUNT_ALGO_NAMES(X) X(oneshot) X(twoshot) X(copy) X(ring) X(hier)
 enum shunt_algo_name {
 #define X(name) SHUNT_NAME_##name,
     SHUNT_ALGO_NAMES(X)

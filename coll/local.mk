@@ -2,6 +2,8 @@
 # Collectives: tasks, plans, selection, the run of an operation.
 
 coll_sources += \
+	%reldir%/across.c \
+	%reldir%/across.h \
 	%reldir%/algo.c \
 	%reldir%/algo.h \
 	%reldir%/algos.def \
@@ -9,13 +11,23 @@ coll_sources += \
 	%reldir%/colls.c \
 	%reldir%/colls.def \
 	%reldir%/colls.h \
+	%reldir%/combine.c \
+	%reldir%/combine.h \
+	%reldir%/consent.c \
+	%reldir%/consent.h \
 	%reldir%/copy.c \
 	%reldir%/drive.c \
 	%reldir%/drive.h \
 	%reldir%/helper.c \
 	%reldir%/helper.h \
+	%reldir%/hier.c \
+	%reldir%/hier.h \
+	%reldir%/hier_inner.h \
+	%reldir%/hier_node.c \
 	%reldir%/mismatch.c \
 	%reldir%/mismatch.h \
+	%reldir%/nodes.c \
+	%reldir%/nodes.h \
 	%reldir%/oneshot.c \
 	%reldir%/plan.c \
 	%reldir%/plan.h \

@@ -102,11 +102,15 @@ static void open_board(struct shunt_comm *comm, const struct members *members)
     comm->reason = SHUNT_REASON_NOT_REGISTERED;
     if (!comm->keyed || !(comm->slots = malloc(members->n * sizeof *comm->slots)))
         return;
+    if (shunt_hier_open(arena, comm->key, members->n, members->ranks, comm->rank, &comm->hier) != SHUNT_OK)
+        comm->hier = NULL;
     for (int i = 0; i < members->n; i++) {
         comm->slots[i] = shunt_arena_slot(arena, members->ranks[i]);
         all &= comm->slots[i] >= 0;
     }
-    if (!all)
+    if (comm->hier)
+        comm->reason = SHUNT_REASON_SEVERAL_NODES;
+    if (!all || comm->hier)
         return;
     comm->reason = SHUNT_REASON_NONE;
     if (shunt_board_open(arena, comm->key, members->n, comm->slots, comm->rank, &comm->board) != SHUNT_OK) {
@@ -139,6 +143,8 @@ static void release_comm(struct shunt_comm *comm)
 {
     if (comm && comm->board)
         shunt_board_close(comm->board);
+    if (comm && comm->hier)
+        shunt_hier_close(comm->hier);
     if (comm) {
         free(comm->neighbours);
         free(comm->slots);
@@ -194,7 +200,7 @@ void shunt_comm_enter(MPI_Comm handle, const struct shunt_origin *origin, bool k
         watch_comm(comm);
     shunt_trace("comm", "entered a communicator of %d ranks, key %016llx, %s", comm->size,
                 (unsigned long long)comm->key.word[0],
-                comm->board ? "with a board" : shunt_reason_text(comm->reason));
+                comm->board ? "with a board" : comm->hier ? "over several nodes" : shunt_reason_text(comm->reason));
     return;
 undo_alloc:
     release_comm(comm);
@@ -252,7 +258,7 @@ void shunt_hook_coll(const struct shunt_call *call)
     struct shunt_comm *comm = shunt_comm_get(call->comm);
 
     if (comm)
-        shunt_board_pass(comm->board);
+        shunt_comm_pass(comm);
 }
 
 /* A host looks at all arguments before it does anything: with one of these errors it has taken no part in the collective. */
@@ -276,7 +282,7 @@ void shunt_hook_refused(const struct shunt_call *call, int rc)
 
     shunt_host.Error_class(rc, &class);
     if (comm && is_refusal(class))
-        shunt_board_retract(comm->board);
+        shunt_board_retract(comm->hier ? shunt_hier_board(comm->hier) : comm->board);
 }
 
 /* Most creation calls are collective on the parent: a mismatch with another collective must be seen. */

@@ -8,6 +8,7 @@
 #ifndef SHUNT_MPI_COMM_H
 #define SHUNT_MPI_COMM_H
 
+#include "coll/hier.h"
 #include "mpi/call.h"
 #include "mpi/key.h"
 #include "mpi/map.h"
@@ -19,8 +20,9 @@ struct shunt_comm {
     bool intercomm;
     bool keyed;                /* all members know `key`; else no communicator made from this one has a board */
     enum shunt_reason reason;  /* why there is no board */
-    struct shunt_board *board; /* NULL: calls are not counted */
+    struct shunt_board *board; /* NULL: calls are not counted, or `hier` is there */
     int *slots;                /* owned; in the node's arena, by rank, -1: not there; NULL: nobody is */
+    struct shunt_hier *hier;   /* it goes over several nodes, which can meet */
     struct shunt_key key;
     struct shunt_neighbours *_Atomic neighbours; /* owned; NULL: nobody has asked yet */
     _Atomic uint32_t created[SHUNT_NKINDS]; /* creation calls on this communicator so far */
@@ -37,6 +39,12 @@ static inline uintptr_t shunt_comm_word(MPI_Comm handle)
 static inline struct shunt_comm *shunt_comm_find(MPI_Comm handle)
 {
     return shunt_map_find(&shunt_comms, shunt_comm_word(handle));
+}
+
+/* Rule 1 of the board, for a call that this rank makes on host memory. */
+static inline void shunt_comm_pass(const struct shunt_comm *comm)
+{
+    shunt_board_pass(comm->hier ? shunt_hier_board(comm->hier) : comm->board);
 }
 
 /* The same, with a look at those whose Comm_idup has ended without our seeing its request complete. */

@@ -70,11 +70,13 @@ static enum shunt_status run_task(const struct shunt_comm *comm, const struct sh
     struct shunt_aside aside;
     enum shunt_status status = SHUNT_PASS;
 
+    if (comm->hier)
+        return shunt_hier_run(comm->hier, task, progress, outcome);
     if (shunt_aside_keep(task, &aside)) {
         status = shunt_coll_run(shunt_life_arena(), comm->board, task, progress, outcome);
     } else {
         outcome->reason = SHUNT_REASON_CONTEXT;
-        shunt_board_pass(comm->board);
+        shunt_comm_pass(comm);
     }
     if (status == SHUNT_OK)
         status = shunt_aside_settle(&aside);
@@ -87,7 +89,7 @@ static enum shunt_reason find_obstacle(const struct shunt_comm *comm)
 {
     if (!comm)
         return shunt_life_world_group() == MPI_GROUP_NULL ? SHUNT_REASON_FINALIZED : SHUNT_REASON_NOT_REGISTERED;
-    return comm->reason;
+    return comm->hier ? SHUNT_REASON_NONE : comm->reason;
 }
 
 /* Who has seen it passes as a host rank, so others that have not may find no more than that. */
@@ -118,11 +120,12 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
         status = run_task(comm, task, &progress, &outcome);
         path = SHUNT_PATH_GPU + outcome.algo;
     } else if (comm) {
-        shunt_board_pass(comm->board);
+        shunt_comm_pass(comm);
     }
     errno = saved;
     *reason = outcome.reason;
-    if (status == SHUNT_PASS && !(comm && shunt_device_bereft(comm->board, outcome.reason)))
+    struct shunt_board *board = comm && comm->hier ? shunt_hier_board(comm->hier) : comm ? comm->board : NULL;
+    if (status == SHUNT_PASS && !shunt_device_bereft(board, outcome.reason))
         return false;
     *rc = status == SHUNT_OK ? MPI_SUCCESS : shunt_comm_fail(call->comm);
     if (status == SHUNT_OK)

@@ -459,7 +459,7 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
 
     if (!flight) {
         *reason = SHUNT_REASON_PEER_VETO;
-        shunt_board_pass(comm->board);
+        shunt_comm_pass(comm);
         return false;
     }
     if (comm->size == 1) {
@@ -494,7 +494,7 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
     *reason = SHUNT_REASON_NO_ALGORITHM;
     if (!comm || !shunt_device_task(call, comm, &spans, &task, reason)) {
         if (comm)
-            shunt_board_pass(comm->board);
+            shunt_comm_pass(comm);
         return false;
     }
     if (shunt_life_arena())
@@ -503,7 +503,7 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
         *reason = comm->reason;
     if (*reason == SHUNT_REASON_NONE)
         return begin(call, comm, &task, rc, reason);
-    shunt_board_pass(comm->board);
+    shunt_comm_pass(comm);
     return false;
 }
 

@@ -12,63 +12,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/short_float.h"
 #include "mpi/life.h"
-
-/* ---- the numbers ---- */
-
-static float float_of(uint32_t word)
-{
-    float v;
-
-    memcpy(&v, &word, sizeof v);
-    return v;
-}
-
-static uint32_t word_of(float v)
-{
-    uint32_t word;
-
-    memcpy(&word, &v, sizeof word);
-    return word;
-}
-
-/* Right also where the program has the processor take subnormal numbers for zero: none of float occurs. */
-static float widen_ieee(uint16_t bits)
-{
-    uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = bits >> 10 & 31, fraction = bits & 0x3ff;
-
-    if (exponent == 0) {
-        float magnitude = (float)fraction * 0x1p-24f;
-        return sign ? -magnitude : magnitude;
-    }
-    return float_of(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
-}
-
-/* To the nearest, ties to even. */
-static uint16_t narrow_ieee(float v)
-{
-    uint32_t word = word_of(v), sign = word >> 16 & 0x8000, size = word & 0x7fffffff;
-
-    if (v != v)
-        return 0x7fff;
-    if (size >= 0x47800000) /* 65536 */
-        return (uint16_t)(sign | 0x7c00);
-    if (size < 0x38800000) /* 2^-14: below it numbers are multiples of 2^-24, as those of float are at 1/2 */
-        return (uint16_t)(sign | (word_of(float_of(size) + 0.5f) - 0x3f000000));
-    return (uint16_t)(sign | (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13);
-}
-
-static float widen_brain(uint16_t bits)
-{
-    return float_of((uint32_t)bits << 16);
-}
-
-static uint16_t narrow_brain(float v)
-{
-    uint32_t word = word_of(v);
-
-    return v != v ? 0x7fff : (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16);
-}
 
 /* ---- the operations ---- */
 
@@ -77,7 +22,7 @@ static float take_smaller(float a, float b)
     if (a != a || b != b)
         return a + b;
     if (a == b) /* zeros: the bits of the negative one */
-        return float_of(word_of(a) | word_of(b));
+        return shunt_float_of(shunt_word_of(a) | shunt_word_of(b));
     return a < b ? a : b;
 }
 
@@ -86,7 +31,7 @@ static float take_larger(float a, float b)
     if (a != a || b != b)
         return a + b;
     if (a == b)
-        return float_of(word_of(a) & word_of(b));
+        return shunt_float_of(shunt_word_of(a) & shunt_word_of(b));
     return a > b ? a : b;
 }
 
@@ -107,8 +52,8 @@ static float take_larger(float a, float b)
             uint16_t bits[2];                                                                      \
             memcpy(&bits[0], x, 2);                                                                \
             memcpy(&bits[1], y, 2);                                                                \
-            float a = widen_##type(bits[0]), b = widen_##type(bits[1]);                            \
-            bits[0] = narrow_##type(expression);                                                   \
+            float a = shunt_widen_##type(bits[0]), b = shunt_widen_##type(bits[1]);                            \
+            bits[0] = shunt_narrow_##type(expression);                                                   \
             memcpy(y, &bits[0], 2);                                                                \
         }                                                                                          \
     }

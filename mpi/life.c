@@ -18,10 +18,12 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "coll/helper.h"
+#include "coll/nodes.h"
 #include "coll/run.h"
 #include "cuda/gpu.h"
 #include "mpi/access.h"
 #include "mpi/comm.h"
+#include "mpi/exchange.h"
 #include "mpi/flatten.h"
 #include "mpi/flight.h"
 #include "mpi/float16.h"
@@ -29,6 +31,7 @@
 #include "mpi/receipt.h"
 #include "mpi/request.h"
 #include "pt2pt/spill.h"
+#include "ucx/net.h"
 
 enum phase { BEFORE, STARTING, RUNNING, ENDING, OVER };
 
@@ -78,6 +81,7 @@ static void enter_child(void)
     shunt_accesses_abandon();
     shunt_flights_abandon();
     shunt_receipts_stop();
+    shunt_net_abandon();
 }
 
 static void start_process(void)
@@ -134,6 +138,7 @@ static void start_world(void)
         shunt_arena_seal(life.arena);
     }
     life.phase = RUNNING;
+    shunt_exchange(life.arena, rank, size);
     watch_for_cuda();
     shunt_comm_start();
     shunt_info("mpi", "rank %d of %d, %s", rank, size, life.arena ? "in the node's arena" : "without an arena");
@@ -207,6 +212,7 @@ void shunt_hook_final_before(const struct shunt_call *call)
     life.phase = ENDING;
     shunt_stats_finish(life.arena);
     shunt_comm_stop();
+    shunt_nodes_stop();
     shunt_accesses_clear();
     shunt_receipts_stop();
     shunt_spill_close();

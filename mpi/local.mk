@@ -22,6 +22,8 @@ mpi_sources += \
 	%reldir%/device.c \
 	%reldir%/device.h \
 	%reldir%/engine.c \
+	%reldir%/exchange.c \
+	%reldir%/exchange.h \
 	%reldir%/flatten.c \
 	%reldir%/flight.c \
 	%reldir%/flight.h \

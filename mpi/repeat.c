@@ -56,7 +56,7 @@ static void decide(struct shunt_repeat *repeat, const struct shunt_call *call, s
     if (repeat->reason == SHUNT_REASON_NONE && comm->size > 1)
         repeat->reason = ask_all(repeat, call, comm);
     else
-        shunt_board_pass(comm->board);
+        shunt_comm_pass(comm);
 }
 
 struct shunt_repeat *shunt_repeat_make(const struct shunt_call *call)
@@ -66,7 +66,7 @@ struct shunt_repeat *shunt_repeat_make(const struct shunt_call *call)
 
     if (!repeat) {
         if (comm)
-            shunt_board_pass(comm->board);
+            shunt_comm_pass(comm);
         return NULL;
     }
     repeat->call = *call;

@@ -40,6 +40,7 @@ EXTRA_DIST += \
 	%reldir%/unit/collectives.h \
 	%reldir%/unit/elements.h \
 	%reldir%/unit/fake_gpu.h \
+	%reldir%/unit/fake_hier.h \
 	%reldir%/unit/fake_run.h \
 	%reldir%/unit/lines.h \
 	%reldir%/unit/machines.h \
@@ -225,7 +226,7 @@ mpi_test_programs = bench_types check_accesses check_allreduce check_app check_c
 	check_starts check_threads check_types \
 	check_parcels check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
+process_tests = checker allreduce hier collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
 	$(addprefix $(srcdir)/%reldir%/,calls.h driver_calls.h form.h ring.h short_float.h)

@@ -71,6 +71,15 @@ bool shunt_net_lost(int peer)
     return lost;
 }
 
+bool shunt_net_ended(int peer)
+{
+    shunt_net_lock();
+    bool ended = net_runs() && net.peers != NULL && peer >= 0 && peer < net.n && net.peers[peer].local &&
+                 shunt_process_ended(&net.peers[peer].process);
+    shunt_net_unlock();
+    return ended;
+}
+
 /* By force: what had to be sent has been, and who does not answer is not waited for. */
 void net_disconnect_all(void)
 {
@@ -80,6 +89,8 @@ void net_disconnect_all(void)
         if (net.peers[i].ep == NULL)
             continue;
         net.peers[i].lost = true;
+        if (net.peers[i].local) /* cannot be closed by force; it goes with the worker */
+            continue;
         void *request = shunt_ucp.ucp_ep_close_nbx(net.peers[i].ep, &param);
         net.peers[i].ep = NULL;
         if (UCS_PTR_IS_PTR(request)) {

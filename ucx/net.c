@@ -157,14 +157,14 @@ static bool is_set(const char *own, const char *general)
 }
 
 /* What we want otherwise than UCX does by itself, where the user has not said how it is to be. */
-static ucs_status_t read_config(ucp_config_t **config)
+static ucs_status_t read_config(bool without_cuda, ucp_config_t **config)
 {
     char names[1024];
     ucs_status_t status = shunt_ucp.ucp_config_read("SHUNT", NULL, config);
 
     if (status != UCS_OK)
         return status;
-    if (!is_set("SHUNT_UCX_TLS", "UCX_TLS")) /* it gets host memory only */
+    if (without_cuda)
         shunt_ucp.ucp_config_modify(*config, "TLS", "^cuda");
     if (!is_set("SHUNT_UCX_KEEPALIVE_INTERVAL", "UCX_KEEPALIVE_INTERVAL"))
         shunt_ucp.ucp_config_modify(*config, "KEEPALIVE_INTERVAL", "1s");
@@ -175,7 +175,7 @@ static ucs_status_t read_config(ucp_config_t **config)
     return status;
 }
 
-static ucs_status_t create_context(void)
+static ucs_status_t init_context(bool without_cuda)
 {
     ucp_config_t *config;
     ucp_params_t params = {
@@ -183,13 +183,30 @@ static ucs_status_t create_context(void)
         .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
         .name = "shunt",
     };
-    ucs_status_t status = read_config(&config);
+    ucs_status_t status = read_config(without_cuda, &config);
 
     if (status != UCS_OK)
         return status;
     status = shunt_ucp.ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &net.context);
     shunt_ucp.ucp_config_release(config);
     return status;
+}
+
+/*
+ * It gets host memory only, so its transports for CUDA memory are left out, where it has any. (Where it has none it would
+ * complain about their names.)
+ */
+static ucs_status_t create_context(void)
+{
+    ucp_context_attr_t attr = { .field_mask = UCP_ATTR_FIELD_MEMORY_TYPES };
+    ucs_status_t status = init_context(false);
+
+    if (status != UCS_OK || is_set("SHUNT_UCX_TLS", "UCX_TLS") ||
+        shunt_ucp.ucp_context_query(net.context, &attr) != UCS_OK || !(attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)))
+        return status;
+    shunt_ucp.ucp_cleanup(net.context);
+    net.context = NULL;
+    return init_context(true);
 }
 
 static ucs_status_t create_worker(void)

@@ -18,6 +18,7 @@
 #include "test/unit/fake_gpu.h"
 #include "test/unit/fake_run.h"
 #include "test/unit/no_flights.h"
+#include "test/unit/fake_hier.h"
 
 /* ---- helpers ---- */
 

@@ -17,6 +17,7 @@
 
 #include "mpi/life.h"
 #include "test/unit/books.h"
+#include "test/unit/fake_hier.h"
 
 /* ---- life, arena and boards ---- */
 

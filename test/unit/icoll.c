@@ -20,6 +20,7 @@
 #include "mpi/types.h"
 #include "test/unit/fake_gpu.h"
 #include "test/unit/fake_run.h"
+#include "test/unit/fake_hier.h"
 
 /* ---- what is not there: operations on the GPUs, parcels, partitions ---- */
 

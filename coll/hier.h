@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Collectives of communicators over several nodes: inside each node on the GPUs, between nodes over UCX, inside again.
+ *
+ * The vector goes in chunks. Of each, the ranks of a node add theirs on the GPUs, as an ordinary operation on a board of
+ * the node: each gets a slice (all nodes have as many ranks), or one gets all, in turns. What it has got it brings to host memory and adds up with
+ * its counterparts on the other nodes (across.h); then the node's ranks spread the sum, again by an ordinary operation. No GPU ever
+ * waits for another node. Where the GPUs of a node cannot do their part, its ranks do it over UCX, too.
+ */
+#ifndef SHUNT_COLL_HIER_H
+#define SHUNT_COLL_HIER_H
+
+#include "coll/run.h"
+
+struct shunt_hier; /* one communicator's */
+
+/*
+ * For a communicator of n ranks, of which `world` has the world ranks. SHUNT_OK: it goes over several nodes, all of which have
+ * a network, the same on all ranks. Its board has the ranks of this node, and takes a step for each call of the communicator.
+ */
+enum shunt_status shunt_hier_open(struct shunt_arena *arena, struct shunt_key key, int n, const int *world, int me,
+                                  struct shunt_hier **hier_p);
+void shunt_hier_close(struct shunt_hier *hier);
+
+struct shunt_board *shunt_hier_board(const struct shunt_hier *hier);
+
+/* As shunt_coll_run. */
+enum shunt_status shunt_hier_run(struct shunt_hier *hier, const struct shunt_task *task, const struct shunt_progress *progress,
+                                 struct shunt_outcome *outcome);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The one exchange of a job on several nodes; exchange.h. Whether it takes place must come out the same on all ranks: it follows from
+ * the settings, and from how many ranks the launcher has announced for this node, which on several nodes is nowhere all of them.
+ */
+#include "mpi/exchange.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/conf.h"
+#include "base/identity.h"
+#include "base/log.h"
+#include "coll/nodes.h"
+#include "mpi/call.h"
+
+enum { NET_MPI = 2 }; /* a place among the words of SHUNT_NET */
+
+static bool on_several_nodes(int size)
+{
+    struct shunt_identity identity;
+
+    if (*shunt_conf->node)
+        return true;
+    return shunt_identity_find(&identity) == SHUNT_OK && identity.local_size > 0 && identity.local_size < size;
+}
+
+/* The addresses, whose sizes are known by now; NULL: there are none, on no rank. */
+static char *gather_addresses(const struct shunt_node_record *records, const void *own, int rank, int size)
+{
+    int *counts = malloc((size_t)size * sizeof *counts), *begins = malloc((size_t)size * sizeof *begins);
+    uint64_t total = 0;
+    char *all = NULL;
+
+    for (int i = 0; counts && begins && i < size; i++) {
+        counts[i] = (int)records[i].address_bytes;
+        begins[i] = (int)total;
+        total += records[i].address_bytes;
+    }
+    if (counts && begins && total > 0 && total < INT_MAX && (all = malloc(total)) &&
+        shunt_host.Allgatherv(own, counts[rank], MPI_BYTE, all, counts, begins, MPI_BYTE, MPI_COMM_WORLD) != MPI_SUCCESS) {
+        free(all);
+        all = NULL;
+    }
+    free(counts);
+    free(begins);
+    return all;
+}
+
+void shunt_exchange(const struct shunt_arena *arena, int rank, int size)
+{
+    struct shunt_node_record own, *records;
+    const void *address;
+
+    if (shunt_conf->net == NET_MPI || size < 2 || !on_several_nodes(size))
+        return;
+    shunt_nodes_describe(arena, &own, &address);
+    if (own.address_bytes == 0)
+        shunt_warn("net", "this rank has no network: calls on device memory of several nodes are staged");
+    records = malloc((size_t)size * sizeof *records);
+    if (records && shunt_host.Allgather(&own, sizeof own, MPI_BYTE, records, sizeof own, MPI_BYTE, MPI_COMM_WORLD) == MPI_SUCCESS) {
+        char *all = gather_addresses(records, address, rank, size);
+        if (all)
+            shunt_nodes_accept(size, rank, records, all);
+        free(all);
+    }
+    free(records);
+}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Allreduce over several nodes (SHUNT_NODE), inside each on the GPUs and between them by UCX."""
+import pytest
+
+import harness
+from harness import REAL_GPUS, Block, mpirun
+from test_allreduce import seed_of
+
+pytestmark = pytest.mark.skipif(harness.BUILD["ucx"] != "yes", reason="shunt was built without UCX")
+
+# The node of each rank: by slot, by node, of one rank and of several
+LAYOUTS = ["ab", "aabb", "abab", "abbb", "bbab", "abc", "aaabcc"]
+COUNTS = ["--count", "1,17,5000"]
+NET = {"SHUNT_NET": "ucx"}
+
+
+def on_nodes(layout, *words, family="openmpi", settings=None, per_rank=None, **more):
+    blocks = [Block(1, list(words), settings={"SHUNT_NODE": name, **(per_rank or {}).get(rank, {})})
+              for rank, name in enumerate(layout)]
+    return mpirun(family, blocks=blocks, settings={**NET, **(settings or {})}, **more)
+
+
+def check(layout, *words, **more):
+    return on_nodes(layout, "check_allreduce", *words, **more)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(layout):
+    result = check(layout, *COUNTS, "--type", "FLOAT", "--op", "SUM", "--place", "in,out", "--comm", "world")
+    result.ran("hier").silent()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_long(layout):
+    check(layout, "--count", "1,17,5000,100001,300001", "--type", "FLOAT,INT", "--op", "SUM,MAX", "--place", "in,out", "--comm",
+          "world", limit=400).ran("hier")
+
+
+@pytest.mark.parametrize("layout", ["aabb", "abb"])
+def test_types_and_operations(layout):
+    """All that the kernels can do but MINLOC and MAXLOC, which are staged."""
+    result = check(layout, "--type", "gpu", "--op", "all", "--count", "1,1029", "--comm", "world", "--place", "out")
+    result.checked()
+    assert result.stats.paths["hier"] > 300 and result.stats.gpu == result.stats.paths["hier"], str(result)
+
+
+def test_mpich():
+    check("ab", *COUNTS, "--place", "in,out", "--comm", "world", family="mpich").ran("hier")
+
+
+@pytest.mark.parametrize("layout", ["abab", "aab"])
+def test_random(layout, pytestconfig):
+    """Also on communicators that are on one node, on some, or on all."""
+    result = check(layout, "--random", pytestconfig.getoption("--cases") // 3, "--seed", seed_of(pytestconfig))
+    result.checked()
+    assert result.stats.paths["hier"] > 0, str(result)
+
+
+@pytest.mark.parametrize("layout", ["abba", "abc"])
+def test_ranks_on_host_memory(layout):
+    """Any of them: then all are staged, and with those that have device memory nobody goes wrong."""
+    n = len(layout)
+    one = [("D" * n)[:i] + "H" + ("D" * n)[i + 1:] for i in range(n)]
+    kinds = ",".join(["D" * n, *one, "H" * n, "D" * n])
+    result = check(layout, "--send", kinds, "--recv", kinds, "--count", "0,9000", "--comm", "world", "--place", "in", "--type", "FLOAT", "--op", "SUM")
+    result.checked()
+    assert result.stats.paths["hier"] > 0 and result.stats.paths["staged"] > 0, str(result)
+    assert "a rank passed host memory" in result.stats.reasons, str(result)
+
+
+def test_nodes_of_one_gpu():
+    """The ranks of a node share a GPU, so what the GPUs would do inside goes by UCX, too."""
+    check("abba", *COUNTS, "--place", "in,out", "--comm", "world", gpus=1).ran("hier")
+
+
+def test_many_chunks():
+    check("abab", "--count", "140001", "--type", "FLOAT", "--comm", "world", "--place", "in,out",
+          settings={"SHUNT_STAGE_CHUNK": "128k"}).ran("hier")
+
+
+def test_by_tcp():
+    """As between machines; and without shared memory."""
+    check("aab", *COUNTS, "--comm", "world", settings={"SHUNT_UCX_TLS": "tcp,self"}).ran("hier")
+
+
+def test_rank_order():
+    """Nodes of one rank each keep it, others are staged."""
+    words = ["--count", "5000", "--type", "FLOAT", "--data", "rough", "--comm", "world"]
+    check("abc", *words, settings={"SHUNT_REPRODUCIBLE": "1"}).ran("hier")
+    check("aab", *words, settings={"SHUNT_REPRODUCIBLE": "1"}).ran(
+        "staged", reason="SHUNT_REPRODUCIBLE wants rank order, which nodes of several ranks do not keep")
+
+
+def test_only_where_asked_for():
+    check("ab", "--count", "5000", "--comm", "world", settings={"SHUNT_NET": "mpi"}).ran("staged")
+
+
+def test_a_node_without_ucx():
+    """All ranks learn of it at the start."""
+    result = check("ab", "--count", "5000", "--comm", "world", settings={"SHUNT_NET": "auto"},
+                   per_rank={1: {"SHUNT_UCX_TLS": "nonsense"}})
+    result.ran("staged")
+
+
+@pytest.mark.skipif(REAL_GPUS, reason="as above, and slower")
+@pytest.mark.parametrize("layout", ["aab", "abb", "aba", "abc"])
+@pytest.mark.parametrize("ms", [-1, 7, pytest.param(60, marks=pytest.mark.slow)])
+def test_survivors_of_a_rank(layout, ms):
+    """The last rank is killed, in two layouts a whole node with it. The others get errors, at once."""
+    result = on_nodes(layout, "check_ends", ms, "errors-return", launcher_words=["--enable-recovery"], limit=30, stats=False)
+    assert result.rc is not None and result.seconds < 15, str(result)
+    for rank in range(2):
+        assert result.out.count(f"rank {rank}: an error\n") == 2, str(result)
+        assert f"rank {rank}: right sums among the survivors\n" in result.out, str(result)
