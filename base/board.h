@@ -160,13 +160,17 @@ struct shunt_row {
 
 /* What the last to arrive decides for all. */
 struct shunt_verdict {
-    uint64_t ticket;  /* filled by the board: launch order on the node, from 1 */
-    uint32_t algo;    /* enum shunt_algo_id */
-    uint32_t flags;   /* SHUNT_PLAN_* */
-    uint32_t blocks;
-    uint32_t chunk;   /* bytes */
-    uint64_t bytes;   /* of the largest block of an operation with rows */
+    uint64_t ticket; /* filled by the board: launch order on the node, from 1 */
+    uint32_t chunk;  /* bytes */
+    uint16_t flags;  /* SHUNT_PLAN_* */
+    uint8_t blocks;
+    uint8_t algo; /* enum shunt_algo_id */
+    union {
+        uint64_t bytes;    /* of the largest block of an operation with rows */
+        uint64_t order[2]; /* without rows: the ranks as they come in each ring, four bits each, ring after ring */
+    };
     enum shunt_reason reason; /* of STAGE */
+    uint8_t ways; /* rings that it uses side by side; 0: one, in the order of ranks */
 };
 
 /*

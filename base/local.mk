@@ -2,6 +2,7 @@
 # The bottom layer: status, log, settings, statistics, the arena and its boards.
 
 base_sources += \
+	%reldir%/algos.h \
 	%reldir%/arena.c \
 	%reldir%/arena_file.c \
 	%reldir%/arena_layout.h \

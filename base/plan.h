@@ -19,6 +19,11 @@
  * it may be written only after a signal of the same operation from that peer. If the first wait of a team takes too
  * long, all of the launch leave and are launched again, unless a first wait of another team was over before: then all
  * stay. Who leaves has done what comes before its first wait, and goes on from there.
+ *
+ * Where slices go around a ring, a chunk is worked through in `phases`, and what is said above of chunks is said of these:
+ * chunk number c in phase p is turn c * phases + p. A step may be for some of the phases, in each of which its references
+ * mean the next slice, in the order of the ring: team 0 goes backwards in it, since what comes has been farther back, team 1
+ * forwards. There may be several rings, or ways, in use side by side: blocks take them in turns.
  */
 #ifndef SHUNT_BASE_PLAN_H
 #define SHUNT_BASE_PLAN_H
@@ -30,12 +35,14 @@
 #include "base/spans.h"
 
 #define SHUNT_PLAN_RANKS   64
-#define SHUNT_PLAN_STEPS   4
+#define SHUNT_PLAN_STEPS   48
 #define SHUNT_PLAN_REFS    (6 * SHUNT_PLAN_RANKS)
-#define SHUNT_PLAN_SIGNALS 4 /* counters per pair of ranks and block */
+#define SHUNT_PLAN_SIGNALS 5 /* counters per pair of ranks and block */
 #define SHUNT_PLAN_AREAS   2 /* scratch areas per pair of ranks */
 #define SHUNT_PLAN_BLOCKS  64
 #define SHUNT_PLAN_TEAMS   2
+#define SHUNT_PLAN_WAYS    4
+#define SHUNT_ALL_WAYS     255
 
 /* In place of the number of a slice: there is none. */
 #define SHUNT_NO_SLICE 255
@@ -73,13 +80,19 @@ struct shunt_wait {
 };
 
 struct shunt_step {
-    uint64_t raise; /* ranks whose counter of mine is set to chunk + 1 after the step */
+    uint64_t raise; /* ranks whose counter of mine is set to chunk + 1 + ahead after the step */
+    uint64_t back; /* the same without `ahead`, of another signal: for those from whom something came */
     struct shunt_wait wait[2];
     uint16_t first_ref;
     uint8_t n_in, n_out;
     uint8_t kind; /* enum shunt_step_kind */
     uint8_t team, lag;
-    uint8_t raise_signal;
+    uint8_t raise_signal, back_signal;
+    uint8_t from, to; /* phases in which it is done, `to` is the first in which it is not */
+    uint8_t ahead;    /* what it writes into others' scratch is a chunk so much later than what it reads */
+    uint8_t way;      /* or SHUNT_ALL_WAYS */
+    bool once;        /* only at turn 0 */
+    bool turns;       /* its references' slices are places in the order of its way at phase 0 */
 };
 
 enum {
@@ -95,21 +108,38 @@ struct shunt_plan {
     uint32_t flags; /* SHUNT_PLAN_* */
     uint32_t blocks;
     uint32_t slices;
+    uint32_t phases; /* at least 1 */
+    uint32_t ways;   /* rings in use; 0: no slice turns */
+    bool split;      /* each team has a part of its own of a slice, its half of the block's */
     const struct shunt_spans *spans; /* NULL: all slices but the last ones are of one size and follow each other */
     uint64_t bytes;       /* of the whole vector; with spans: of the largest slice of all ranks */
     uint64_t slice_bytes; /* of all slices but the last ones; with spans: the same */
-    uint64_t part_bytes;  /* of a block's part of a slice, a multiple of 16 */
+    uint64_t part_bytes;  /* of a block's or team's part of a slice, a multiple of 16 */
     uint32_t chunk;       /* bytes, a multiple of 16 */
     uint32_t depth;       /* chunks of a ring, at least 2 */
     uint32_t n_steps, n_refs;
     struct shunt_step steps[SHUNT_PLAN_STEPS];
     struct shunt_ref refs[SHUNT_PLAN_REFS];
+    uint8_t order[SHUNT_PLAN_WAYS][SHUNT_PLAN_RANKS]; /* the slices in the order of the ring, if any turn */
 };
 
 /* Chunks that each block works through: the same on all ranks of the operation. */
 static inline uint64_t shunt_plan_chunks(const struct shunt_plan *plan)
 {
     return (plan->part_bytes + plan->chunk - 1) / plan->chunk;
+}
+
+static inline uint64_t shunt_plan_turns(const struct shunt_plan *plan)
+{
+    return shunt_plan_chunks(plan) * plan->phases;
+}
+
+/* Does a block do this step at this turn? */
+static inline bool shunt_plan_does(const struct shunt_plan *plan, const struct shunt_step *step, uint32_t block, uint64_t turn)
+{
+    uint64_t phase = turn % plan->phases;
+
+    return (step->way == SHUNT_ALL_WAYS || block % plan->ways == step->way) && phase >= step->from && phase < step->to && (turn == 0 || !step->once);
 }
 
 /* Bytes of chunk `chunk` of block `block` in slice `slice`; 0 past the end. Without spans. */
@@ -158,6 +188,18 @@ static inline uint64_t shunt_plan_ref_span(const struct shunt_plan *plan, struct
         end = span->bytes;
     *offset = span->at + first;
     return end > first ? end - first : 0;
+}
+
+/* The same of a step at a turn, with all that there is of parts and phases. */
+static inline uint64_t shunt_plan_step_span(const struct shunt_plan *plan, const struct shunt_step *step,
+                                            struct shunt_ref ref, uint32_t block, uint64_t turn, uint64_t *offset)
+{
+    uint32_t phase = (uint32_t)(turn % plan->phases), n = plan->n;
+
+    if (step->turns)
+        ref.slice = plan->order[step->way][(ref.slice + (step->team == 0 ? 2 * n - phase : phase)) % n];
+    return shunt_plan_ref_span(plan, ref, plan->split ? block * SHUNT_PLAN_TEAMS + step->team : block, turn / plan->phases,
+                               offset);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef SHUNT_COLL_ALGO_H
 #define SHUNT_COLL_ALGO_H
 
+#include "base/algos.h"
 #include "base/plan.h"
 
 enum shunt_algo_id {
@@ -10,15 +11,6 @@ enum shunt_algo_id {
 #include "coll/algos.def"
 #undef ALGO
     SHUNT_NALGOS
-};
-
-/* The names: collectives use the same ones. Statistics count by them. */
-#define SHUNT_ALGO_NAMES(X) X(oneshot) X(twoshot) X(copy) X(ring) X(hier)
-enum shunt_algo_name {
-#define X(name) SHUNT_NAME_##name,
-    SHUNT_ALGO_NAMES(X)
-#undef X
-    SHUNT_NALGO_NAMES
 };
 
 /* What all ranks know alike when a plan is written: from the posts and the verdict. */
@@ -30,6 +22,8 @@ struct shunt_shape {
     uint32_t depth;
     uint32_t root;
     uint64_t bytes; /* of a rank's contribution: the vector, or a block of collectives that have one for each rank */
+    uint32_t ways;  /* rings to use side by side; 0: one, in the order of ranks */
+    const uint8_t (*order)[SHUNT_PLAN_RANKS]; /* [way]: the ranks as they come in the ring */
     const struct shunt_spans *spans; /* of this rank's blocks, if they differ; else NULL */
 };
 
@@ -49,6 +43,5 @@ struct shunt_algo {
 };
 
 extern const struct shunt_algo shunt_algos[SHUNT_NALGOS];
-
 
 #endif

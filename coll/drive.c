@@ -67,6 +67,7 @@ static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
 {
     const struct shunt_verdict *verdict = shunt_round_verdict(&work->round);
     const struct shunt_post *mine = shunt_round_post(&work->round, shunt_board_rank(work->round.board));
+    uint8_t order[SHUNT_PLAN_WAYS][SHUNT_PLAN_RANKS];
     struct shunt_shape shape = {
         .n = (uint32_t)shunt_board_size(work->round.board),
         .flags = verdict->flags,
@@ -75,9 +76,14 @@ static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
         .depth = SHUNT_RING_DEPTH,
         .root = (uint32_t)mine->root,
         .bytes = work->spans ? verdict->bytes : mine->count * shunt_type_size(mine->type),
+        .ways = verdict->ways,
+        .order = order,
         .spans = work->spans,
     };
 
+    for (uint32_t way = 0; way < verdict->ways; way++)
+        for (uint32_t k = 0; k < shape.n; k++)
+            order[way][k] = shunt_routes_rank(verdict, shape.n, way, k);
     shunt_algos[verdict->algo].write(&shape, (uint32_t)shunt_board_rank(work->round.board), &work->plan);
     for (uint32_t q = 0; q < shape.n; q++)
         work->posts[q] = shunt_round_post(&work->round, (int)q);

@@ -34,12 +34,18 @@ coll_sources += \
 	%reldir%/prepare.c \
 	%reldir%/prepare.h \
 	%reldir%/ring.c \
+	%reldir%/rings.c \
 	%reldir%/rows.c \
 	%reldir%/rows.h \
+	%reldir%/routes.c \
+	%reldir%/routes.h \
 	%reldir%/run.c \
 	%reldir%/run.h \
 	%reldir%/select.c \
 	%reldir%/select.h \
+	%reldir%/shape.c \
 	%reldir%/start.c \
 	%reldir%/start.h \
-	%reldir%/task.h
+	%reldir%/task.h \
+	%reldir%/tree.c \
+	%reldir%/wanted.c

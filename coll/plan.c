@@ -15,13 +15,14 @@ static uint64_t cut(uint64_t bytes, uint64_t pieces)
 
 static void begin(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me)
 {
-    memset(plan, 0, offsetof(struct shunt_plan, refs));
+    memset(plan, 0, offsetof(struct shunt_plan, steps)); /* the rest is large, and written when used */
     plan->n = shape->n;
     plan->me = me;
     plan->flags = shape->flags;
     plan->blocks = shape->blocks;
     plan->chunk = shape->chunk;
     plan->depth = shape->depth;
+    plan->phases = 1;
 }
 
 void shunt_plan_begin(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me, uint32_t slices)
@@ -51,13 +52,22 @@ void shunt_plan_begin_spans(struct shunt_plan *plan, const struct shunt_shape *s
     plan->part_bytes = cut(shape->bytes, shape->blocks);
 }
 
+void shunt_plan_split(struct shunt_plan *plan)
+{
+    plan->split = true;
+    plan->part_bytes = cut(plan->slice_bytes, (uint64_t)plan->blocks * SHUNT_PLAN_TEAMS);
+}
+
 struct shunt_step *shunt_plan_step(struct shunt_plan *plan, enum shunt_step_kind kind, uint32_t team, uint32_t lag)
 {
     struct shunt_step *step = &plan->steps[plan->n_steps++];
 
+    memset(step, 0, sizeof *step);
     step->kind = (uint8_t)kind;
     step->team = (uint8_t)team;
     step->lag = (uint8_t)lag;
+    step->to = 255;
+    step->way = SHUNT_ALL_WAYS;
     step->first_ref = (uint16_t)plan->n_refs;
     return step;
 }
@@ -79,6 +89,20 @@ void shunt_plan_pair(struct shunt_plan *plan, struct shunt_step *step, struct sh
     plan->refs[plan->n_refs++] = from;
     plan->refs[plan->n_refs++] = to;
     step->n_in++;
+}
+
+void shunt_plan_all_begin(struct shunt_plan *plan, uint8_t signal)
+{
+    struct shunt_step *begin = shunt_plan_step(plan, SHUNT_STEP_WAIT, 0, 0);
+
+    begin->once = true;
+    begin->raise = shunt_plan_others(plan);
+    begin->raise_signal = signal;
+    for (uint32_t team = 0; team < SHUNT_PLAN_TEAMS; team++) {
+        struct shunt_step *wait = shunt_plan_step(plan, SHUNT_STEP_WAIT, team, 0);
+        wait->once = true;
+        wait->wait[0] = (struct shunt_wait){ shunt_plan_others(plan), signal, 0 };
+    }
 }
 
 /* ---- exchanges ---- */

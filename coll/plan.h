@@ -14,6 +14,15 @@ void shunt_plan_begin_blocks(struct shunt_plan *plan, const struct shunt_shape *
 /* The same, of the blocks that shape->spans has, of which shape->bytes is the size of the largest on any rank. */
 void shunt_plan_begin_spans(struct shunt_plan *plan, const struct shunt_shape *shape, uint32_t me);
 
+/* After a begin: each team works on a half of its own. */
+void shunt_plan_split(struct shunt_plan *plan);
+
+/*
+ * The steps with which a plan begins in which not everybody hears from all: all tell all that they have begun, and nobody
+ * goes on before.
+ */
+void shunt_plan_all_begin(struct shunt_plan *plan, uint8_t signal);
+
 /* What one rank does in an exchange (base/plan.h); what is SHUNT_NO_SLICE does not happen. */
 struct shunt_hop {
     uint8_t send[SHUNT_PLAN_RANKS]; /* [q]: the slice of the send buffer that goes to rank q; [me]: that stays here */

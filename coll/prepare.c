@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
+#include "base/log.h"
 #include "coll/rows.h"
 #include "coll/run.h"
 #include "coll/select.h"
@@ -103,11 +104,14 @@ static enum shunt_reason look_at_links(struct shunt_waiter *w, const int *slots,
  */
 static enum shunt_reason prove_links(struct shunt_waiter *w, const int *slots)
 {
-    double since = 0;
+    double since = 0, begun = shunt_seconds();
 
     for (;;) {
         int q;
         enum shunt_reason refusal = look_at_links(w, slots, &q);
+        if (refusal == SHUNT_REASON_NONE && q < 0)
+            shunt_info("coll", "the links of %d ranks were proven in %.1f ms", shunt_board_size(w->board),
+                       (shunt_seconds() - begun) * 1e3);
         if (refusal != SHUNT_REASON_NONE || q < 0)
             return refusal;
         if (shunt_board_ahead(w->board, q)) {

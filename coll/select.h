@@ -7,6 +7,7 @@
 
 #include "base/board.h"
 #include "coll/algo.h"
+#include "coll/routes.h"
 #include "coll/task.h"
 #include "cuda/peer.h"
 
@@ -42,7 +43,7 @@ struct shunt_select {
     const struct shunt_layout *layout;
 };
 
-/* The decider's function for the board; context is struct shunt_select. */
+/* The decider's function for the board; context is struct shunt_select (select.c). */
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict);
 
 /*
@@ -59,9 +60,22 @@ struct shunt_demand {
     bool hosted; /* some pairs go by host memory */
     bool rounds; /* elements that must not be added hop by hop */
     bool spans; /* blocks differ, bytes are those of the largest */
+    const struct shunt_routes *routes; /* NULL: not known */
 };
 void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                         struct shunt_verdict *verdict);
+
+/* May this algorithm do it at all? If not, it is as if none had been asked for. */
+bool shunt_shape_allows(const struct shunt_demand *demand, int algo);
+
+/* What has to be found out before: do links keep lines whole; are receive buffers open; which routes are there? */
+bool shunt_shape_asks_lines(const struct shunt_demand *demand);
+bool shunt_shape_asks_zero_copy(const struct shunt_demand *demand, const struct shunt_verdict *verdict);
+/* After the shape, if that asks for open receive buffers and all are: the shape with them. */
+void shunt_shape_zero_copy(struct shunt_demand *demand, const struct shunt_layout *layout, struct shunt_verdict *verdict);
+
+bool shunt_shape_asks_routes(const struct shunt_demand *demand);
+bool shunt_shape_copies(unsigned coll, uint64_t bytes, int wanted);
 
 /* Does this collective of this size profit from receive buffers that the peers have opened; may copy engines do it? */
 bool shunt_select_zero_copy(unsigned coll, uint64_t bytes);

@@ -26,14 +26,14 @@
 #include "base/plan.h"
 
 #define SHUNT_KRANKS 16                 /* ranks of one kernel operation */
-#define SHUNT_KREFS  (6 * SHUNT_KRANKS) /* references of its plan */
+#define SHUNT_KREFS  (7 * SHUNT_KRANKS) /* references of its plan */
 
 #if SHUNT_KRANKS != SHUNT_SPAN_RANKS
 #error "a span for each rank"
 #endif
 
 #define SHUNT_GRID            (SHUNT_PLAN_BLOCKS * SHUNT_PLAN_TEAMS) /* thread blocks of a kernel at most */
-#define SHUNT_SCRATCH_VERDICT 32768 /* a word of the owner's own, behind the counters */
+#define SHUNT_SCRATCH_VERDICT 40960 /* a word of the owner's own, behind the counters */
 #define SHUNT_SCRATCH_RELAY   (SHUNT_SCRATCH_VERDICT + 128) /* an order, on its way to all thread blocks */
 #define SHUNT_SCRATCH_GATE    (SHUNT_SCRATCH_RELAY + 128)   /* a word: does this kernel linger? */
 #define SHUNT_SCRATCH_RECALL  (SHUNT_SCRATCH_GATE + 128)
@@ -156,11 +156,13 @@ struct shunt_spans_args {
 
 /* A step as the kernel reads it: struct shunt_step with masks of SHUNT_KRANKS. */
 struct shunt_kstep {
-    uint16_t raise, wait_ranks[2];
+    uint16_t raise, back, wait_ranks[2];
     uint16_t first_ref;
     uint8_t wait_signal[2], wait_depth[2];
     uint8_t n_in, n_out, kind, team;
-    uint8_t lag, raise_signal, pad[2];
+    uint8_t lag, raise_signal, back_signal, from;
+    uint8_t to, ahead, way, once;
+    uint8_t turns, pad;
 };
 
 struct shunt_plan_args {
@@ -175,6 +177,9 @@ struct shunt_plan_args {
     uint32_t hosted;        /* bit q: what goes between rank q and me lies in host memory */
     uint32_t chunk, depth, stride;
     uint32_t n_steps;
+    uint16_t phases;
+    uint8_t ways, split;
+    uint8_t order[SHUNT_PLAN_WAYS][SHUNT_KRANKS];
     uint8_t channel[SHUNT_KRANKS];
     uint8_t align[SHUNT_KRANKS]; /* of each rank's data in scratch: address modulo 16 of its send buffer; with spans: of
                                     what it sends to me, and for me: nothing */

@@ -14,6 +14,7 @@
 #include "cuda/copies.h"
 #include "cuda/exchange.h"
 #include "cuda/linger.h"
+#include "cuda/steps.h"
 
 /* The fatbin made of kernels.cu, embedded by image.S. */
 extern const unsigned char shunt_kernels_fatbin[];
@@ -271,29 +272,6 @@ static enum shunt_status start_ll(struct shunt_device *device, struct shunt_laun
     return status;
 }
 
-static void fill_steps(struct shunt_plan_args *args, const struct shunt_plan *plan)
-{
-    args->n_steps = plan->n_steps;
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
-        const struct shunt_step *step = &plan->steps[i];
-        struct shunt_kstep *k = &args->steps[i];
-        k->raise = (uint16_t)step->raise;
-        k->raise_signal = step->raise_signal;
-        k->first_ref = step->first_ref;
-        k->n_in = step->n_in;
-        k->n_out = step->n_out;
-        k->kind = step->kind;
-        k->team = step->team;
-        k->lag = step->lag;
-        for (int w = 0; w < 2; w++) {
-            k->wait_ranks[w] = (uint16_t)step->wait[w].ranks;
-            k->wait_signal[w] = step->wait[w].signal;
-            k->wait_depth[w] = step->wait[w].depth;
-        }
-    }
-    memcpy(args->refs, plan->refs, plan->n_refs * sizeof *plan->refs);
-}
-
 /* Address modulo 16 of what rank q sends, to this rank if blocks differ: it lies in scratch as it lies in the sender's memory. */
 static uint32_t sent_align(const struct shunt_launch *launch, uint32_t q)
 {
@@ -324,23 +302,14 @@ static enum shunt_status start_plan(struct shunt_device *device, struct shunt_la
     const struct shunt_plan *plan = launch->plan;
     struct shunt_plan_args args = {
         .in = launch->in,
-        .bytes = plan->bytes,
-        .slice_bytes = plan->slice_bytes,
-        .part_bytes = plan->part_bytes,
         .rings = { device->layout.rings, device->layout.host_rings },
         .ring_bytes = { device->layout.ring_bytes, device->layout.host_ring_bytes },
-        .chunk = plan->chunk,
-        .depth = plan->depth,
-        .stride = plan->chunk + 128,
     };
 
     shunt_linger_quit(device);
     fill_head(&args.head, device, launch);
     fill_ranks(&args, launch);
-    fill_steps(&args, plan);
-    args.has_spans = plan->spans != NULL;
-    if (plan->spans != NULL)
-        args.spans = *plan->spans;
+    shunt_plan_args_of(plan, &args);
     launch->grid = plan->blocks * SHUNT_PLAN_TEAMS;
     return kernel_run(device->gpu, kernel, launch->grid, SHUNT_THREADS, &args);
 }

@@ -21,15 +21,18 @@ static void uuid_text(const unsigned char uuid[16], char text[48])
         length += sprintf(text + length, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", uuid[i]);
 }
 
+int shunt_level_gpu(const struct shunt_topo *machine, const struct shunt_card *card)
+{
+    char uuid[48];
+
+    uuid_text(card->uuid, uuid);
+    return shunt_topo_gpu(machine, uuid, card->pci);
+}
+
 static enum shunt_link_kind distance(const struct shunt_card *a, const struct shunt_card *b, bool nvlink)
 {
     const struct shunt_topo *machine = shunt_topo_machine();
-    char uuid_a[48], uuid_b[48];
-
-    uuid_text(a->uuid, uuid_a);
-    uuid_text(b->uuid, uuid_b);
-    int i = machine != NULL ? shunt_topo_gpu(machine, uuid_a, a->pci) : -1;
-    int j = machine != NULL ? shunt_topo_gpu(machine, uuid_b, b->pci) : -1;
+    int i = machine != NULL ? shunt_level_gpu(machine, a) : -1, j = machine != NULL ? shunt_level_gpu(machine, b) : -1;
     enum shunt_link_kind kind = i >= 0 && j >= 0 ? machine->links[i][j].kind : SHUNT_LINK_UNKNOWN;
     if (kind == SHUNT_LINK_UNKNOWN && nvlink)
         kind = SHUNT_LINK_NVL;

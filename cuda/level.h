@@ -9,8 +9,12 @@
 #include <stdbool.h>
 
 #include "cuda/registry.h"
+#include "topo/topo.h"
 
 /* `nvlink`: the driver says of the two what is true of NVLink alone. A refusal says why, once. */
 bool shunt_level_allows(const struct shunt_card *mine, const struct shunt_card *theirs, bool nvlink);
+
+/* The GPU of this card in a machine; -1: it is not known there. */
+int shunt_level_gpu(const struct shunt_topo *machine, const struct shunt_card *card);
 
 #endif

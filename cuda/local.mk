@@ -20,12 +20,15 @@ cuda_sources += \
 	%reldir%/kernels.def \
 	%reldir%/lane.c \
 	%reldir%/lane.h \
+	%reldir%/layout.c \
 	%reldir%/launch.c \
 	%reldir%/launch.h \
 	%reldir%/level.c \
 	%reldir%/level.h \
 	%reldir%/linger.c \
 	%reldir%/linger.h \
+	%reldir%/machine.c \
+	%reldir%/machine.h \
 	%reldir%/mailbox.c \
 	%reldir%/mailbox.h \
 	%reldir%/memory.c \
@@ -54,6 +57,7 @@ cuda_sources += \
 	%reldir%/shm.h \
 	%reldir%/stage.c \
 	%reldir%/stage.h \
+	%reldir%/steps.h \
 	%reldir%/told.h \
 	%reldir%/types.c \
 	%reldir%/types.h \

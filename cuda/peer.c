@@ -4,7 +4,9 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/conf.h"
+#include "base/log.h"
 #include "cuda/lane.h"
 #include "cuda/level.h"
 #include "cuda/linger.h"
@@ -20,31 +22,6 @@ static struct {
     struct shunt_peer peers[SHUNT_ARENA_PROCS];
     bool no_ipc; /* nobody can open our scratch */
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-#define LL_SHARE   (4 << 20)  /* bytes of scratch for LL */
-#define LINE_SHARE (24 << 20) /* for LL128, three eighths at most: larger messages go round in it */
-
-/* Everything follows from the number of local ranks and one setting, which peers compare. */
-static struct shunt_layout layout_make(int local_size)
-{
-    struct shunt_layout layout = { .channels = local_size < SHUNT_KRANKS ? (uint32_t)local_size : SHUNT_KRANKS };
-    uint32_t senders = layout.channels > 1 ? layout.channels - 1 : 1;
-    uint64_t budget = shunt_conf->scratch_size, rings = senders * SHUNT_PLAN_AREAS;
-    uint64_t line_share = budget / 8 * 3 < LINE_SHARE ? budget / 8 * 3 : LINE_SHARE;
-
-    layout.ll_bytes = LL_SHARE / (2 * senders) / 4096 * 4096;
-    layout.lines = SHUNT_SCRATCH_DATA + senders * 2 * layout.ll_bytes;
-    layout.line_bytes = line_share / (2 * senders) / 4096 * 4096;
-    layout.rings = layout.lines + senders * 2 * layout.line_bytes;
-    if (budget > layout.rings)
-        layout.ring_bytes = (budget - layout.rings) / rings / 65536 * 65536;
-    layout.total = layout.rings + rings * layout.ring_bytes;
-    layout.host_rings = layout.lines;
-    if (shunt_conf->shm_size > layout.host_rings)
-        layout.host_ring_bytes = (shunt_conf->shm_size - layout.host_rings) / rings / 4096 * 4096;
-    layout.host_total = layout.host_rings + rings * layout.host_ring_bytes;
-    return layout;
-}
 
 static enum shunt_status allocate(struct shunt_device *device)
 {
@@ -129,7 +106,7 @@ static enum shunt_reason set_up(struct shunt_arena *arena, struct shunt_gpu *gpu
 
     device->gpu = gpu;
     device->context = gpu->id;
-    device->layout = layout_make(shunt_arena_local_size(arena));
+    device->layout = shunt_layout_make(shunt_arena_local_size(arena));
     shunt_shm_start(&device->layout, card);
     if (shunt_conf->p2p_disable && !shunt_shm_possible(card))
         return SHUNT_REASON_NO_P2P;
@@ -140,8 +117,11 @@ static enum shunt_reason set_up(struct shunt_arena *arena, struct shunt_gpu *gpu
         return SHUNT_REASON_NO_DEVICE_MEMORY;
     if (shunt_gpu_enter(gpu, &scope) != SHUNT_OK)
         return SHUNT_REASON_CONTEXT;
+    double begun = shunt_seconds();
     enum shunt_reason reason = set_up_inside(device, card);
     shunt_gpu_leave(&scope);
+    shunt_info("cuda", "GPU %d was set up in %.1f ms: kernels, %llu MiB of scratch", gpu->ordinal,
+               (shunt_seconds() - begun) * 1e3, (unsigned long long)device->layout.total >> 20);
     return reason;
 }
 
@@ -442,6 +422,14 @@ bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t 
     if (!(atomic_load_explicit(&card->missed, memory_order_relaxed) >> r & 1))
         atomic_fetch_or_explicit(&card->missed, 1ull << r, memory_order_relaxed);
     return false;
+}
+
+bool shunt_pair_hosted(struct shunt_arena *arena, int a, int b)
+{
+    const struct shunt_card *x = shunt_card(arena, a), *y = shunt_card(arena, b);
+
+    return ((atomic_load_explicit(&x->hosted, memory_order_acquire) >> y->channel) |
+            (atomic_load_explicit(&y->hosted, memory_order_acquire) >> x->channel)) & 1;
 }
 
 bool shunt_peers_hosted(struct shunt_arena *arena, const int *slots, int n)

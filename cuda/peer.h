@@ -31,6 +31,9 @@ struct shunt_layout {
     uint32_t channels;
 };
 
+/* Everything follows from the number of local ranks and some settings, which peers compare. */
+struct shunt_layout shunt_layout_make(int local_size);
+
 struct shunt_device {
     struct shunt_gpu *gpu;
     unsigned long long context; /* gpu->id at set-up */
@@ -95,6 +98,9 @@ char *shunt_peer_block(int slot, uint32_t registration);
  * the owner is told that it was missed, and offers it again.
  */
 bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration);
+
+/* Decider's question: does what is between these two go by host memory? */
+bool shunt_pair_hosted(struct shunt_arena *arena, int a, int b);
 
 /* Decider's question: does anything between these n processes go by host memory? */
 bool shunt_peers_hosted(struct shunt_arena *arena, const int *slots, int n);

@@ -5,6 +5,8 @@
  * Block b of the plan is the thread blocks 2 b (team 0) and 2 b + 1 (team 1). Each walks through its chunks alone.
  * Threads 0 ... n-1 poll and raise the signals of one peer each; a barrier stands between a step's waits, its data and
  * its signals. The release behind the second barrier is cumulative: it covers the stores of the whole thread block.
+ *
+ * Where slices go around a ring, a chunk has several turns (base/plan.h); else turns are chunks.
  */
 #ifndef SHUNT_CUDA_PLAN_CUH
 #define SHUNT_CUDA_PLAN_CUH
@@ -25,6 +27,26 @@ static __device__ __forceinline__ uint32_t plan_block()
 {
     return blockIdx.x / SHUNT_PLAN_TEAMS;
 }
+
+/* This team's part of each slice. */
+static __device__ __forceinline__ uint32_t plan_part(const shunt_plan_args &a)
+{
+    return a.split ? blockIdx.x : plan_block();
+}
+
+/* A turn: which phase of which chunk. Turns are fewer than 2^20, as counters need it. */
+struct turn {
+    uint64_t number;
+    uint32_t chunk, phase;
+
+    __device__ __forceinline__ turn(const shunt_plan_args &a, uint64_t t) : number(t), chunk((uint32_t)t), phase(0)
+    {
+        if (a.phases > 1) {
+            chunk = (uint32_t)t / a.phases;
+            phase = (uint32_t)t - chunk * a.phases;
+        }
+    }
+};
 
 static __device__ __forceinline__ uint64_t smaller(uint64_t a, uint64_t b)
 {
@@ -56,7 +78,7 @@ static __device__ __forceinline__ uint64_t slice_offset(const shunt_plan_args &a
 static __device__ __forceinline__ uint64_t span_offset(const shunt_plan_args &a, uint32_t slice, uint64_t chunk,
                                                        uint32_t *bytes)
 {
-    uint64_t in_part = chunk * a.chunk, in_slice = plan_block() * a.part_bytes + in_part;
+    uint64_t in_part = chunk * a.chunk, in_slice = plan_part(a) * a.part_bytes + in_part;
     uint64_t offset = slice * a.slice_bytes + in_slice;
     uint64_t left = smaller(smaller(a.chunk, a.part_bytes - in_part),
                             in_slice < a.slice_bytes ? a.slice_bytes - in_slice : 0);
@@ -65,8 +87,9 @@ static __device__ __forceinline__ uint64_t span_offset(const shunt_plan_args &a,
     return offset;
 }
 
+/* `read`, `written`: the turns that count for what lies in this rank's scratch, for what goes into that of others. */
 static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, shunt_ref ref, uint64_t offset,
-                                                    uint64_t chunk)
+                                                    uint64_t read, uint64_t written)
 {
     switch (ref.space) {
     case SHUNT_SPACE_IN:
@@ -78,7 +101,8 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
         uint32_t channel = a.channel[ref.slot] - (a.channel[ref.slot] > a.channel[ref.rank]);
         uint32_t host = a.hosted >> (ref.rank == a.head.me ? ref.slot : ref.rank) & 1;
         uint64_t ring = (uint64_t)channel * SHUNT_PLAN_AREAS + (ref.space - SHUNT_SPACE_SCRATCH0);
-        uint64_t place = (uint64_t)plan_block() * a.depth + chunk % a.depth;
+        uint32_t number = (uint32_t)(ref.rank == a.head.me ? read : written);
+        uint64_t place = (uint64_t)plan_block() * a.depth + number % a.depth;
         uint32_t align = (a.align[ref.slot] + ref.slice * a.slice_bytes) % 16; /* as the sender's slice */
         if (a.has_spans)
             align = ref.slot == a.head.me ? ((uintptr_t)a.in + a.spans.in[ref.rank].at) % 16 : a.align[ref.slot];
@@ -115,7 +139,7 @@ static __device__ poll step_wait(const shunt_plan_args &a, const shunt_kstep &st
 }
 
 /* Addresses and lengths of the step's data, one thread per reference; the caller's barrier publishes them. */
-static __device__ void step_span(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, span &s)
+static __device__ void step_span(const shunt_plan_args &a, const shunt_kstep &step, const turn &t, span &s)
 {
     bool copy = step.kind == SHUNT_STEP_COPY;
     uint32_t refs = copy ? 2 * step.n_in : step.n_in + step.n_out;
@@ -123,9 +147,13 @@ static __device__ void step_span(const shunt_plan_args &a, const shunt_kstep &st
     for (uint32_t i = threadIdx.x; i < refs; i += blockDim.x) {
         shunt_ref ref = a.refs[step.first_ref + i];
         uint32_t bytes;
-        uint64_t offset = a.has_spans ? slice_offset(a, ref_slice(a, ref), chunk, &bytes) :
-                                        span_offset(a, ref.slice, chunk, &bytes);
-        char *p = ref_address(a, ref, offset, chunk);
+        if (step.turns) {
+            uint32_t place = ref.slice + (step.team == 0 ? 2 * a.head.n - t.phase : t.phase);
+            ref.slice = a.order[step.way][place % a.head.n];
+        }
+        uint64_t offset = a.has_spans ? slice_offset(a, ref_slice(a, ref), t.chunk, &bytes) :
+                                        span_offset(a, ref.slice, t.chunk, &bytes);
+        char *p = ref_address(a, ref, offset, t.number, t.number + step.ahead);
         bool to = copy ? i % 2 : i >= step.n_in;
         uint32_t k = copy ? i / 2 : to ? i - step.n_in : i;
         if (to)
@@ -266,13 +294,13 @@ static __device__ poll team_wait(const shunt_plan_args &a, const shunt_kstep &st
     return missing && state == POLL_OK ? POLL_LATE : state;
 }
 
-/* One step on one chunk. The answer is team_wait's. */
+/* One step at one turn. The answer is team_wait's. */
 template <class T, class Op>
-static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, uint64_t chunk, bool first,
+static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &step, const turn &t, bool first,
                                 bool recalled, span &s)
 {
-    step_span(a, step, chunk, s);
-    poll state = team_wait(a, step, chunk, first, recalled);
+    step_span(a, step, t, s);
+    poll state = team_wait(a, step, t.number, first, recalled);
     if (state != POLL_OK)
         return state;
     if (step.kind == SHUNT_STEP_COPY) {
@@ -285,7 +313,10 @@ static __device__ poll step_run(const shunt_plan_args &a, const shunt_kstep &ste
     uint32_t q = threadIdx.x;
     if (q < a.head.n && (step.raise >> q & 1))
         gpu_release_sys(counter_of(a, q, a.head.me, step.raise_signal),
-                        (a.head.ticket << SHUNT_CHUNK_BITS) + chunk + 1);
+                        (a.head.ticket << SHUNT_CHUNK_BITS) + t.number + 1 + step.ahead);
+    if (q < a.head.n && (step.back >> q & 1))
+        gpu_release_sys(counter_of(a, q, a.head.me, step.back_signal),
+                        (a.head.ticket << SHUNT_CHUNK_BITS) + t.number + 1);
     return POLL_OK;
 }
 
@@ -296,10 +327,17 @@ static __device__ __forceinline__ span &plan_span()
     return s;
 }
 
+/* Does this block do the step at this turn? */
+static __device__ __forceinline__ bool step_is_due(const shunt_plan_args &a, const shunt_kstep &step, const turn &t)
+{
+    return t.phase >= step.from && t.phase < step.to && (!step.once || t.number == 0) &&
+           (step.way == SHUNT_ALL_WAYS || plan_block() % a.ways == step.way);
+}
+
 template <class T, class Op> static __device__ void plan_run(const shunt_plan_args &a)
 {
     span &s = plan_span();
-    const uint64_t chunks = (a.part_bytes + a.chunk - 1) / a.chunk;
+    const uint64_t turns = (a.part_bytes + a.chunk - 1) / a.chunk * a.phases;
     const uint32_t team = blockIdx.x % SHUNT_PLAN_TEAMS;
     uint64_t last_lag = 0;
     bool waited = false; /* this team, for anything */
@@ -309,15 +347,18 @@ template <class T, class Op> static __device__ void plan_run(const shunt_plan_ar
     const bool recalled = block_begin(a.to[a.head.me], a.head);
     for (uint32_t k = 0; k < a.n_steps; k++)
         last_lag = a.steps[k].team == team && a.steps[k].lag > last_lag ? a.steps[k].lag : last_lag;
-    for (uint64_t i = 0; i < chunks + last_lag; i++) {
+    for (uint64_t i = 0; i < turns + last_lag; i++) {
         for (uint32_t k = 0; k < a.n_steps; k++) {
             uint64_t lag = a.steps[k].lag;
-            if (a.steps[k].team != team || i < lag || i - lag >= chunks)
+            if (a.steps[k].team != team || i < lag || i - lag >= turns)
+                continue;
+            const turn now(a, i - lag);
+            if (!step_is_due(a, a.steps[k], now))
                 continue;
             bool first = !waited && step_waits(a.steps[k], i - lag);
             if (a.head.launch != 0 && !waited && !first)
                 continue; /* done in the launch that left; in place, its input may be the result by now */
-            poll state = step_run<T, Op>(a, a.steps[k], i - lag, first, recalled, s);
+            poll state = step_run<T, Op>(a, a.steps[k], now, first, recalled, s);
             if (state != POLL_OK) {
                 block_end(a.head, a.head.ticket, state == POLL_ABORTED ? SHUNT_DONE_ABORTED : SHUNT_DONE_AGAIN);
                 return;

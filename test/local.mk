@@ -32,7 +32,7 @@ TESTS += $(script_tests)
 
 # Machines as text, for tests and for shunt-topo --from
 EXTRA_DIST += $(addprefix %reldir%/machines/,$(addsuffix .topo,dgx-1v dgx-a100 dgx-h100 h200x2 hgx4 mig2 nodes-1-2 nodes-7-8 \
-	nodes-8-8 one pairs4 pcie8 rtx4090x8 rtx4090x8-p2p smi-a40))
+	nodes-8-8 nodes-8x4 one pairs4 pcie8 rtx4090x8 rtx4090x8-p2p smi-a40))
 
 # Headers of the unit tests, whatever of these is built
 EXTRA_DIST += \
@@ -48,6 +48,7 @@ EXTRA_DIST += \
 	%reldir%/unit/operation.h \
 	%reldir%/unit/pack_driver.h \
 	%reldir%/unit/ranks.h \
+	%reldir%/unit/plan_run.h \
 	%reldir%/unit/rounds.h \
 	%reldir%/unit/settings.h \
 	%reldir%/unit/sim_run.h
@@ -57,13 +58,15 @@ unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
 
 # How GPUs are joined: described machines
-check_PROGRAMS += %reldir%/unit/topo %reldir%/unit/rings %reldir%/unit/pci %reldir%/unit/cluster
+check_PROGRAMS += %reldir%/unit/topo %reldir%/unit/rings %reldir%/unit/pci %reldir%/unit/cluster %reldir%/unit/traffic
+%canon_reldir%_unit_traffic_SOURCES = %reldir%/unit/traffic.c
+%canon_reldir%_unit_traffic_LDADD = libcore.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
 %canon_reldir%_unit_topo_SOURCES = %reldir%/unit/topo.c
 %canon_reldir%_unit_topo_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_rings_SOURCES = %reldir%/unit/rings.c
-%canon_reldir%_unit_rings_LDADD = libgraph.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
+%canon_reldir%_unit_rings_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS) -lm
 %canon_reldir%_unit_cluster_SOURCES = %reldir%/unit/cluster.c
-%canon_reldir%_unit_cluster_LDADD = libgraph.la $(CMOCKA_LIBS) -lm
+%canon_reldir%_unit_cluster_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS) -lm
 %canon_reldir%_unit_pci_SOURCES = %reldir%/unit/pci.c
 %canon_reldir%_unit_pci_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS)
 
@@ -220,13 +223,13 @@ endif
 
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
-mpi_test_programs = bench_types check_accesses check_allreduce check_app check_collectives check_comms \
+mpi_test_programs = bench_types check_init check_accesses check_allreduce check_app check_collectives check_comms \
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
 	check_life check_memory check_messages check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_starts check_threads check_types \
 	check_parcels check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce hier collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
+process_tests = checker allreduce algorithms hier collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
 	$(addprefix $(srcdir)/%reldir%/,calls.h driver_calls.h form.h ring.h short_float.h)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """shunt-topo on described machines, on simulated ones and on this one: what it prints, writes and draws."""
 import collections
+import json
 import pathlib
 import re
 import xml.etree.ElementTree
@@ -19,6 +20,7 @@ EXPECTED = {
     "rtx4090x8-p2p": (8, 1, "on the GPUs  collectives of all 8"), "pcie8": (8, 1, "on the GPUs  collectives of all 8"),
     "pairs4": (4, 1, "on the GPUs  collectives of all 4; those that do not reach each other meet in host memory (SHM)"),
     "nodes-8-8": (16, 1, "host memory  collectives of all 16, because between left:GPU0 and right:GPU0: they are on different"),
+    "nodes-8x4": (32, 1, "host memory  collectives of all 32, because between n0:GPU0 and n1:GPU0: they are on different"),
     "nodes-7-8": (15, 1, "host memory  collectives of all 15, because between left:GPU0 and right:GPU0: they are on different"),
     "nodes-1-2": (3, 1, "host memory  collectives of all 3, because between left:GPU0 and right:GPU0: they are on different"),
     "mig2": (2, 1, "on the GPUs  collectives of all 2; those that do not reach each other meet in host memory (SHM)"),
@@ -67,6 +69,38 @@ def test_described_machine(name, tmp_path):
     assert found["line"] >= hops + 2 * (gpus - 1)
 
 
+@pytest.mark.parametrize("name", EXPECTED)
+def test_as_json(name):
+    gpus, rings, _ = EXPECTED[name]
+    said = json.loads(topo("--from", MACHINES[name], "--json").out)
+    assert len(said["gpus"]) == gpus and len(said["links"]) == gpus * (gpus - 1) // 2
+    assert len(said["rings"]) == max(rings, 1) and all(sorted(ring["order"]) == list(range(gpus)) for ring in said["rings"])
+    assert all(tree["parents"].count(-1) == 1 and tree["parents"][tree["root"]] == -1 for tree in said["trees"])
+    assert (len(said["allreduce"]) > 10) == (gpus > 1)
+
+
+def choices(name, **settings):
+    """[(bytes, algorithm, flags, by)] of an Allreduce of all GPUs."""
+    said = json.loads(topo("--from", MACHINES[name], "--json", **settings).out)["allreduce"]
+    return [(one["bytes"], one["algorithm"], one["flags"], one["by"]) for one in said]
+
+
+def test_what_is_chosen():
+    small, large = choices("dgx-h100")[0], choices("dgx-h100")[-1]
+    assert small == (8, "oneshot", "LL", "NVLink P2P") and large[1:] == ("twoshot", "simple", "NVLink P2P")
+    assert ("oneshot", "LL128") in {one[1:3] for one in choices("dgx-h100")}
+    assert choices("pcie8")[-1][1:] == ("ring", "simple", "P2P")
+    assert choices("dgx-1v")[-1][1:] == ("ring", "simple", "P2P along the ring")
+    assert {one[3] for one in choices("rtx4090x8")} == {"SHM"}
+    assert {one[1] for one in choices("rtx4090x8", SHUNT_SHM_DISABLE="1")} == {"staged"}
+    assert {one[1] for one in choices("nodes-8-8")} == {"staged"}
+    assert {one[1] for one in choices("hgx4", SHUNT_ALLREDUCE="tree")} == {"tree"}
+    sizes = {one[0]: one[1] for one in choices("hgx4", SHUNT_ALLREDUCE="ring:1m-,twoshot")}
+    assert sizes[256 << 10] == "twoshot" and sizes[1 << 20] == "ring"
+    assert {one[2] for one in choices("h200x2", SHUNT_PROTO="simple")} == {"simple"}
+    assert "ring" not in {one[1] for one in choices("pcie8", SHUNT_REPRODUCIBLE="1")}
+
+
 def test_levels():
     here = MACHINES["rtx4090x8-p2p"]
     for level, expected in {"LOC": [], "PIX": ["01", "67"], "PXB": ["0123", "4567"]}.items():
@@ -96,12 +130,15 @@ def test_text_is_read_again(tmp_path):
 
 
 def test_estimates():
-    """Of each size one way is the best, and it is one that there is."""
-    rows = re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", topo("--from", MACHINES["dgx-h100"]).out, re.M)
-    assert len(rows) == 10 and all(row.count("*") == 1 for row in rows)
-    assert "*" in rows[0].split()[0] and "*" in rows[-1].split()[1]
-    rows = re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", topo("--from", MACHINES["rtx4090x8"], SHUNT_SHM_DISABLE="1").out, re.M)
-    assert all(row.split()[:2] == ["-", "-"] for row in rows)
+    """Of each size what is done, and of some what each algorithm would take."""
+    def rows(text):
+        return re.findall(r"^  \d+ (?:B|[KMG]iB) +(.*)$", text.split("The same by each algorithm")[1], re.M)
+    text = topo("--from", MACHINES["dgx-h100"]).out
+    assert len(rows(text)) == 10 and "-" not in "".join(rows(text))
+    assert re.search(r"^  8 B +oneshot +LL +NVLink P2P +\d+\.\d ", text, re.M), text
+    text = topo("--from", MACHINES["rtx4090x8"], SHUNT_SHM_DISABLE="1").out
+    assert all(row.split()[:2] == ["-", "-"] for row in rows(text))
+    assert re.search(r"^  1 GiB +staged +- +host MPI .* some do not reach each other$", text, re.M), text
 
 
 def test_simulated_machines():

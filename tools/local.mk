@@ -20,8 +20,10 @@ settings-doc: %reldir%/shunt-info$(EXEEXT)
 bin_PROGRAMS += %reldir%/shunt-topo
 %canon_reldir%_shunt_topo_SOURCES = \
 	%reldir%/shunt-topo.c \
+	%reldir%/topo_choice.c \
 	%reldir%/topo_draw.c \
+	%reldir%/topo_json.c \
 	%reldir%/topo_nodes.c \
 	%reldir%/topo_print.c \
 	%reldir%/topo_view.h
-%canon_reldir%_shunt_topo_LDADD = libgraph.la libtopo.la libbase.la -lm
+%canon_reldir%_shunt_topo_LDADD = libcore.la libtopo.la libbase.la -lm

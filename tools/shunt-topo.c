@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/conf.h"
+#include "coll/run.h"
 #include "topo/find.h"
 #include "topo/nodes.h"
 #include "tools/topo_view.h"
@@ -20,7 +21,7 @@ static struct shunt_conf conf;
 
 static struct {
     const char *from, *gpus, *svg;
-    bool text;
+    bool text, json;
     int nodes;
 } options;
 
@@ -119,7 +120,7 @@ static void write_picture(void)
 
 /* ---- the program ---- */
 
-enum { KEY_SVG = 256, KEY_TEXT, KEY_NODES };
+enum { KEY_SVG = 256, KEY_TEXT, KEY_NODES, KEY_JSON };
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
@@ -135,6 +136,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_TEXT:
         options.text = true;
+        return 0;
+    case KEY_JSON:
+        options.json = true;
         return 0;
     case KEY_NODES:
         options.nodes = read_number(argument, 2, SHUNT_CLUSTER_NODES);
@@ -180,6 +184,7 @@ int main(int argc, char **argv)
         {"gpus", 'g', "LIST", 0, "Only these of its GPUs, like 0,2,5-7, in this order", 0},
         {"svg", KEY_SVG, "FILE", 0, "Draw it too, into this file (-: draw it on the standard output, and say nothing)", 0},
         {"text", KEY_TEXT, NULL, 0, "Only print the machine, as --from and SHUNT_TOPO_FILE read it", 0},
+        {"json", KEY_JSON, NULL, 0, "Say it as JSON, for programs", 0},
         {"nodes", KEY_NODES, "N", 0, "Also say how long an Allreduce takes over N nodes like this machine, by a model", 0},
         {0}};
     static char text[sizeof before + sizeof after];
@@ -189,6 +194,7 @@ int main(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
     shunt_conf_load(&conf);
     shunt_conf_use(&conf);
+    shunt_select_start();
     find_machine(&view.machine);
     if (options.gpus != NULL)
         pick_gpus(&view.machine);
@@ -197,6 +203,8 @@ int main(int argc, char **argv)
         topo_view_make(&view);
     if (options.text)
         shunt_topo_write(&view.machine, put, NULL);
+    else if (options.json)
+        topo_write_json(&view, stdout);
     else if (options.svg == NULL || strcmp(options.svg, "-") != 0)
         topo_print(&view);
     if (options.nodes > 0)

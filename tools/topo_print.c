@@ -12,6 +12,17 @@
 
 /* ---- the view ---- */
 
+const char *topo_algo_word(enum shunt_algo_name name)
+{
+    static const char *const words[] = {
+#define X(name) #name,
+        SHUNT_ALGO_NAMES(X)
+#undef X
+        "staged",
+    };
+    return words[name];
+}
+
 void topo_gpu_word(const struct shunt_topo *machine, int gpu, char word[64])
 {
     int node = machine->gpus[gpu].node, first = 0;
@@ -54,6 +65,7 @@ void topo_view_make(struct topo_view *view)
     view->n_rings = shunt_topo_rings(&view->machine, &view->limits, view->rings);
     shunt_trees_make(view->rings[0].order, view->machine.n, view->trees);
     find_groups(view);
+    topo_choose(view);
 }
 
 /* ---- parts of the text ---- */
@@ -221,54 +233,43 @@ static void print_leaders(const struct topo_view *view)
 
 /* ---- estimates and the outcome ---- */
 
-/* The ways that the library has of an Allreduce, by their names in coll/algos.def; staging it always has. */
-static bool is_offered(const char *word)
+static void print_choices(const struct topo_view *view)
 {
-    static const char *const names[] = {
-#define ALGO(COLL, coll, name, words) #coll ":" #name,
-#include "coll/algos.def"
-#undef ALGO
-    };
-    char full[32];
+    char size[16];
 
-    snprintf(full, sizeof full, "allreduce:%s", word);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], full) == 0)
-            return true;
-    return strcmp(word, "staged") == 0;
+    printf("\nAllreduce of all GPUs: what this version does, if nothing hinders it, and what a model with measured constants says\n"
+           "  %-8s %-9s %-7s %-19s %10s %8s  %s\n", "", "algorithm", "flags", "by", "us", "GB/s", "why");
+    for (int k = 0; k < view->n_choices; k++) {
+        const struct topo_choice *choice = &view->choices[k];
+        print_size(choice->bytes, size);
+        printf("  %-8s %-9s %-7s %-19s %10.1f %8.2f  %s\n", size, topo_algo_word(choice->name), choice->proto, choice->via,
+               choice->us, (double)choice->bytes / choice->us / 1e3, choice->why);
+    }
 }
 
 static void print_estimates(const struct topo_view *view)
 {
+    static const enum shunt_algo_name names[] = { SHUNT_NAME_oneshot, SHUNT_NAME_twoshot, SHUNT_NAME_ring,
+                                                  SHUNT_NAME_tree, SHUNT_NAME_staged };
     char size[16];
 
-    printf("\nAllreduce of all GPUs, microseconds by a model with measured constants; * is the best that this version has\n  %-10s",
-           "");
-    for (int model = 0; model < SHUNT_NMODELS; model++)
-        printf("%12s", shunt_model_word((enum shunt_model)model));
+    print_choices(view);
+    printf("\nThe same by each algorithm, microseconds by the model\n  %-10s", "");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        printf("%12s", topo_algo_word(names[i]));
     printf("\n");
     for (uint64_t bytes = 8; bytes <= 1u << 30; bytes *= 8) {
-        double us[SHUNT_NMODELS];
-        int best = SHUNT_MODEL_STAGED;
-        for (int model = 0; model < SHUNT_NMODELS; model++)
-            us[model] = shunt_topo_estimate(&view->machine, &view->limits, view->rings, view->n_rings,
-                                            (enum shunt_model)model, bytes);
-        for (int model = 0; model < SHUNT_NMODELS; model++)
-            if (us[model] < us[best] && is_offered(shunt_model_word((enum shunt_model)model)))
-                best = model;
         print_size(bytes, size);
         printf("  %-10s", size);
-        for (int model = 0; model < SHUNT_NMODELS; model++) {
-            if (isinf(us[model]))
-                printf("%11s ", "-");
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            double us = shunt_topo_estimate(&view->machine, &view->limits, view->rings, view->n_rings, names[i], bytes);
+            if (isinf(us))
+                printf("%12s", "-");
             else
-                printf("%11.1f%c", us[model], model == best ? '*' : ' ');
+                printf("%12.1f", us);
         }
         printf("\n");
     }
-    for (int model = 0; model < SHUNT_NMODELS; model++)
-        if (!is_offered(shunt_model_word((enum shunt_model)model)))
-            printf("  %s is not in this version\n", shunt_model_word((enum shunt_model)model));
 }
 
 /* The first pair with a worse way than this, with its reason. */

@@ -1,29 +1,44 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * How long an Allreduce takes, by a model of a start, a time for each hop, and the bytes over the width of what they cross.
+ * How long collectives take, by a model of a start, a time for each hop, and the bytes over the width of what they cross.
  * NVLinks that join two GPUs directly are busy side by side; what goes through a switch or over PCIe leaves a GPU by one
- * port. The constants are those of two H200 (doc/results); estimates compare ways, they promise nothing.
+ * port, and all that goes from one half of the GPUs to the other NUMA node shares the link between them. The constants
+ * of NVLink and of host memory are those of two H200 (doc/results); estimates compare ways, they promise nothing.
  */
 #include "topo/graph.h"
 
 #include <math.h>
 
 #define START_US     6.0  /* a kernel: from the call to the end of a message of no bytes, on all */
-#define HOP_US       1.5  /* a flag, and what it was waited for */
-#define HOP_FENCED   3.0  /* the same with a fence of the system behind the data */
-#define HOP_NET_US   8.0
 #define STAGED_US    25.0 /* two copies, and a call of the host MPI */
 #define COPY_MB_S    20000.0
 #define HOST_MB_S    8000.0 /* the host MPI, which copies and adds in host memory */
 
-const char *shunt_model_word(enum shunt_model model)
+/* Of a hop: a flag with the data, and what waited for it; a fence of the system behind the data, then the flag. */
+struct hop {
+    double flag, fenced; /* us */
+};
+static const struct hop hops[SHUNT_NLINKS] = {
+    [SHUNT_LINK_NVL] = { 1.5, 3 }, [SHUNT_LINK_PIX] = { 2, 4 },  [SHUNT_LINK_PXB] = { 2, 4.5 },
+    [SHUNT_LINK_PHB] = { 2.5, 5 }, [SHUNT_LINK_NODE] = { 3, 5 }, [SHUNT_LINK_SYS] = { 3.5, 6 },
+    [SHUNT_LINK_NET] = { 8, 8 },   [SHUNT_LINK_UNKNOWN] = { 3.5, 6 },
+};
+static const struct hop hop_by_host = { 4, 7 };
+
+/* The slowest hop that there is. */
+static struct hop hop_of(const struct shunt_topo *topo, const struct shunt_topo_limits *limits)
 {
-    static const char *const words[] = {
-#define X(id, word, text) word,
-        SHUNT_MODELS(X)
-#undef X
-    };
-    return words[model];
+    struct hop slowest = { 0, 0 };
+    const char *why;
+
+    for (int i = 0; i < topo->n; i++) {
+        for (int j = 0; j < i; j++) {
+            enum shunt_via via = shunt_topo_via(topo, limits, i, j, &why);
+            struct hop hop = via == SHUNT_VIA_SHM ? hop_by_host : hops[topo->links[i][j].kind];
+            slowest = hop.fenced > slowest.fenced ? hop : slowest;
+        }
+    }
+    return slowest;
 }
 
 static double larger(double a, double b)
@@ -45,7 +60,7 @@ static bool all_reach(const struct shunt_topo *topo, const struct shunt_topo_lim
 /* Microseconds in which each has sent `bytes` to each other. */
 static double exchange(const struct shunt_topo *topo, const struct shunt_topo_limits *limits, double bytes)
 {
-    double slowest = 0;
+    double slowest = 0, across = 0; /* pairs on two NUMA nodes */
 
     for (int i = 0; i < topo->n; i++) {
         double port = 0, beside = 0;
@@ -57,10 +72,12 @@ static double exchange(const struct shunt_topo *topo, const struct shunt_topo_li
                 beside = larger(beside, time);
             else
                 port += time;
+            if (topo->links[i][j].kind == SHUNT_LINK_SYS && j < i)
+                across += time;
         }
         slowest = larger(slowest, larger(port, beside));
     }
-    return slowest;
+    return larger(slowest, across);
 }
 
 /* MB/s at which slices go around all rings together. */
@@ -83,30 +100,42 @@ static int levels(int n)
     return count;
 }
 
-static double hop_of(const struct shunt_topo *topo)
-{
-    return topo->n_nodes > 1 ? HOP_NET_US : HOP_FENCED;
-}
-
 double shunt_topo_estimate(const struct shunt_topo *topo, const struct shunt_topo_limits *limits,
-                           const struct shunt_ring *rings, int n_rings, enum shunt_model model, uint64_t bytes)
+                           const struct shunt_ring *rings, int n_rings, enum shunt_algo_name name, uint64_t bytes)
 {
     const double n = topo->n, b = (double)bytes;
+    const struct hop hop = hop_of(topo, limits);
 
     if (topo->n < 2)
         return START_US;
-    if (model != SHUNT_MODEL_STAGED && model != SHUNT_MODEL_RING && model != SHUNT_MODEL_TREE && !all_reach(topo, limits))
+    if ((name == SHUNT_NAME_oneshot || name == SHUNT_NAME_twoshot) && !all_reach(topo, limits))
         return INFINITY;
-    switch (model) {
-    case SHUNT_MODEL_ONESHOT:
-        return START_US + HOP_US + exchange(topo, limits, b * 16 / 15); /* flags are a part of what is sent */
-    case SHUNT_MODEL_TWOSHOT:
-        return START_US + 2 * HOP_FENCED + 2 * exchange(topo, limits, b / n);
-    case SHUNT_MODEL_RING:
-        return START_US + 2 * (n - 1) * hop_of(topo) + 2 * (n - 1) / n * b / around(rings, n_rings);
-    case SHUNT_MODEL_TREE:
-        return START_US + 2 * levels(topo->n) * hop_of(topo) + 2 * b / around(rings, n_rings);
-    default:
+    switch ((int)name) {
+    case SHUNT_NAME_oneshot:
+        return START_US + hop.flag + exchange(topo, limits, b * 16 / 15); /* flags are a part of what is sent */
+    case SHUNT_NAME_twoshot:
+        return START_US + 2 * hop.fenced + 2 * exchange(topo, limits, b / n);
+    case SHUNT_NAME_ring:
+        return START_US + 2 * (n - 1) * hop.fenced + 2 * (n - 1) / n * b / around(rings, n_rings);
+    case SHUNT_NAME_tree:
+        return START_US + 2 * levels(topo->n) * hop.fenced + 2 * b / around(rings, n_rings);
+    case SHUNT_NAME_staged:
         return STAGED_US + 2 * b / COPY_MB_S + 2 * (n - 1) / n * b / HOST_MB_S;
+    default:
+        return INFINITY;
     }
+}
+
+double shunt_topo_estimate_half(const struct shunt_topo *topo, const struct shunt_topo_limits *limits,
+                                const struct shunt_ring *rings, int n_rings, enum shunt_algo_name name, uint64_t bytes)
+{
+    const struct hop hop = hop_of(topo, limits);
+
+    if (topo->n < 2)
+        return START_US;
+    if (name == SHUNT_NAME_oneshot && all_reach(topo, limits))
+        return START_US + hop.fenced + exchange(topo, limits, (double)bytes);
+    if (name != SHUNT_NAME_ring)
+        return INFINITY;
+    return START_US + (topo->n - 1) * hop.fenced + (topo->n - 1) * (double)bytes / around(rings, n_rings);
 }

@@ -3,6 +3,7 @@
 #ifndef SHUNT_TOPO_GRAPH_H
 #define SHUNT_TOPO_GRAPH_H
 
+#include "base/algos.h"
 #include "topo/topo.h"
 
 /* ---- rings (ring.c) ---- */
@@ -58,25 +59,15 @@ int shunt_topo_nic(const struct shunt_topo *topo, int gpu);
 
 /* ---- estimates (estimate.c) ---- */
 
-/* X(id, word, what): ways to do an Allreduce. */
-#define SHUNT_MODELS(X)                                                                            \
-    X(ONESHOT, "oneshot", "everybody sends all to all")                                            \
-    X(TWOSHOT, "twoshot", "each adds a slice and sends the sum to all")                            \
-    X(RING, "ring", "slices go around the rings twice")                                            \
-    X(TREE, "tree", "halves go up and down two trees")                                             \
-    X(STAGED, "staged", "copied to host memory, reduced by the host MPI")
-
-enum shunt_model {
-#define X(id, word, text) SHUNT_MODEL_##id,
-    SHUNT_MODELS(X)
-#undef X
-    SHUNT_NMODELS
-};
-
-const char *shunt_model_word(enum shunt_model model);
-
-/* Microseconds of an Allreduce of `bytes` by all GPUs; infinite where pairs that it needs do not reach each other. */
+/*
+ * Microseconds of an Allreduce of `bytes` by all GPUs, by the algorithm of a name (oneshot, twoshot, ring, tree, staged);
+ * infinite where pairs that it needs do not reach each other, and of other names.
+ */
 double shunt_topo_estimate(const struct shunt_topo *topo, const struct shunt_topo_limits *limits,
-                           const struct shunt_ring *rings, int n_rings, enum shunt_model model, uint64_t bytes);
+                           const struct shunt_ring *rings, int n_rings, enum shunt_algo_name name, uint64_t bytes);
+
+/* The same of Allgather or Reduce_scatter of blocks of so many bytes, oneshot or around rings. */
+double shunt_topo_estimate_half(const struct shunt_topo *topo, const struct shunt_topo_limits *limits,
+                                const struct shunt_ring *rings, int n_rings, enum shunt_algo_name name, uint64_t bytes);
 
 #endif

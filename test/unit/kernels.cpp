@@ -17,6 +17,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "cuda/steps.h"
 #include "operation.h"
 
 #define LL_BYTES   (4 * MOST_BYTES)
@@ -66,9 +67,22 @@ static void fill_head(world *w, unsigned me, uint64_t ticket, shunt_khead *head)
 static void write_plan(world *w, unsigned me, const operation &o, shunt_plan *plan)
 {
     static const uint32_t flags[] = {SHUNT_PLAN_LL, SHUNT_PLAN_LL | SHUNT_PLAN_LINES, 0,
-                                     SHUNT_PLAN_LL | SHUNT_PLAN_LINES | SHUNT_PLAN_ZERO_COPY, 0, SHUNT_PLAN_ZERO_COPY, 0};
-    const char *name = o.how == RING ? "ring" : o.how >= DIRECT ? "twoshot" : "oneshot";
-    const shunt_shape shape = {w->n, flags[o.how], o.blocks, o.chunk, o.depth, o.root, o.bytes, nullptr};
+                                     SHUNT_PLAN_LL | SHUNT_PLAN_LINES | SHUNT_PLAN_ZERO_COPY, 0, SHUNT_PLAN_ZERO_COPY, 0, 0};
+    const char *name = o.how == TREE ? "tree" : o.how == RING ? "ring" : o.how >= DIRECT ? "twoshot" : "oneshot";
+    shunt_shape shape = {};
+    shape.n = w->n;
+    shape.flags = flags[o.how];
+    shape.blocks = o.blocks;
+    shape.chunk = o.chunk;
+    shape.depth = o.depth;
+    shape.root = o.root;
+    shape.bytes = o.bytes;
+    uint8_t order[SHUNT_PLAN_WAYS][SHUNT_PLAN_RANKS]; /* turned by one from way to way, and turned around in every other */
+    for (unsigned way = 0; way < SHUNT_PLAN_WAYS; way++)
+        for (unsigned k = 0; k < w->n; k++)
+            order[way][way % 2 ? w->n - 1 - k : k] = (uint8_t)((k + way) % w->n);
+    shape.ways = (uint32_t)o.count % (SHUNT_PLAN_WAYS + 1);
+    shape.order = order;
     for (const shunt_algo &algo : shunt_algos) {
         if (algo.coll != o.coll || strcmp(algo.name, name) != 0)
             continue;
@@ -116,47 +130,22 @@ static void fill_ll(world *w, unsigned me, const operation &o, uint64_t ticket, 
     }
 }
 
-static void fill_step(const shunt_step &from, shunt_kstep *to)
-{
-    to->raise = (uint16_t)from.raise;
-    for (int i = 0; i < 2; i++) {
-        to->wait_ranks[i] = (uint16_t)from.wait[i].ranks;
-        to->wait_signal[i] = from.wait[i].signal;
-        to->wait_depth[i] = from.wait[i].depth;
-    }
-    to->first_ref = from.first_ref;
-    to->n_in = from.n_in;
-    to->n_out = from.n_out;
-    to->kind = from.kind;
-    to->team = from.team;
-    to->lag = from.lag;
-    to->raise_signal = from.raise_signal;
-}
-
 static void fill_plan(world *w, unsigned me, const operation &o, shunt_plan_args *a)
 {
     shunt_plan plan;
     write_plan(w, me, o, &plan);
     a->in = o.in[me];
-    a->bytes = plan.bytes;
-    a->slice_bytes = plan.slice_bytes;
-    a->part_bytes = plan.part_bytes;
+    shunt_plan_args_of(&plan, a);
+    a->stride = plan.chunk + 16;
     a->rings[0] = RINGS;
     a->ring_bytes[0] = RING_BYTES;
     a->rings[1] = HOST_RINGS;
     a->ring_bytes[1] = HOST_RING_BYTES;
     a->hosted = fill_places(w, me, a);
-    a->chunk = plan.chunk;
-    a->depth = plan.depth;
-    a->stride = plan.chunk + 16;
-    a->n_steps = plan.n_steps;
     for (unsigned q = 0; q < w->n; q++) {
         a->out[q] = o.out[q];
         a->align[q] = (uint8_t)((uintptr_t)o.in[q] % 16);
     }
-    for (unsigned s = 0; s < plan.n_steps; s++)
-        fill_step(plan.steps[s], &a->steps[s]);
-    memcpy(a->refs, plan.refs, plan.n_refs * sizeof *a->refs);
 }
 
 /* What the blocks of a launch have answered; those that have ended need not run again. False: not what they should. */
@@ -431,10 +420,14 @@ static void run_collectives(unsigned n, bool apart, unsigned count)
         shape how = apart ? random_below(2) ? LL : ONESHOT : (shape)random_below(3); /* lines do not go by host memory */
         operation o = make_operation(how, adds ? pairs[pick][0] : units[pick],
                                      adds ? pairs[pick][1] : (unsigned)SHUNT_OP_MOVE);
+        bool ring = strcmp(shunt_algos[i % SHUNT_NALGOS].name, "ring") == 0;
+        bool tree = strcmp(shunt_algos[i % SHUNT_NALGOS].name, "tree") == 0;
+        if ((ring || tree) && adds && (tree || coll != SHUNT_COLL_REDUCE) && pick % 3 == 0)
+            o = make_operation(how, SHUNT_TYPE_I32, SHUNT_OP_SUM); /* to the last bit alike in whatever order */
         o.coll = coll;
         o.root = (unsigned)random_below(n);
-        if (strcmp(shunt_algos[i % SHUNT_NALGOS].name, "ring") == 0 && o.type != SHUNT_TYPE_BF16)
-            o.how = RING;
+        if ((ring || tree) && o.type != SHUNT_TYPE_BF16)
+            o.how = ring ? RING : TREE;
         if (apart && strcmp(shunt_algos[i % SHUNT_NALGOS].name, "twoshot") == 0)
             o.how = TWOSHOT;
         if (i % 16 == 0)

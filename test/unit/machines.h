@@ -16,7 +16,7 @@ static const struct machine {
     int n, nodes;
 } machines[] = {
     { "h200x2", 2, 1 },     { "dgx-h100", 8, 1 },  { "dgx-a100", 8, 1 }, { "hgx4", 4, 1 },      { "dgx-1v", 8, 1 },
-    { "rtx4090x8", 8, 1 },  { "pcie8", 8, 1 },     { "pairs4", 4, 1 },   { "nodes-8-8", 16, 2 }, { "nodes-7-8", 15, 2 },
+    { "rtx4090x8", 8, 1 },  { "pcie8", 8, 1 },     { "pairs4", 4, 1 },   { "nodes-8-8", 16, 2 }, { "nodes-8x4", 32, 4 }, { "nodes-7-8", 15, 2 },
     { "nodes-1-2", 3, 2 },  { "mig2", 2, 1 },      { "one", 1, 1 },      { "smi-a40", 4, 1 },   { "rtx4090x8-p2p", 8, 1 },
 };
 enum { MACHINES = sizeof machines / sizeof *machines };

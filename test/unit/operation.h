@@ -32,10 +32,10 @@ extern "C" {
 
 static const struct sim_kernel *(*find_kernel)(const char *name);
 
-/* The first three suit every collective, RING some others than Allreduce. */
-enum shape { LL, LINES, ONESHOT, DIRECT, TWOSHOT, ZERO_COPY, SHAPES, RING = SHAPES };
-static const char *const shape_names[] = {"LL",      "LL128",           "oneshot", "twoshot direct",
-                                          "twoshot", "twoshot zero-copy", "ring"};
+/* The first three suit every collective, RING and TREE those that have them. */
+enum shape { LL, LINES, ONESHOT, DIRECT, TWOSHOT, ZERO_COPY, SHAPES, RING = SHAPES, TREE };
+static const char *const shape_names[] = {"LL",      "LL128",             "oneshot", "twoshot direct",
+                                          "twoshot", "twoshot zero-copy", "ring",    "tree"};
 
 struct operation {
     unsigned coll; /* enum shunt_coll */

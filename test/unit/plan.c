@@ -16,221 +16,30 @@
 
 #include "coll/algo.h"
 #include "test/unit/collectives.h"
+#include "test/unit/plan_run.h"
 
-#define MAX_RANKS 33
-
-/* One team of one block of one rank: where it is in its program. */
-struct team {
-    uint64_t iteration;
-    uint32_t step;
-    int ended;
-    int waited; /* for anything */
-};
-
-/* A whole machine. counters[owner][sender][block][signal]; scratch[owner][slot][area][block][place] of chunk bytes. */
-struct machine {
-    uint32_t n, blocks;
-    struct shunt_plan plans[MAX_RANKS];
-    uint32_t *in[MAX_RANKS], *out[MAX_RANKS];
-    struct team *teams; /* [rank][block][team] */
-    uint64_t *counters;
-    char *scratch;
-    uint64_t seed;
-    /* rank r's memory, and as it has to be when its last team has ended */
-    uint32_t *memory[MAX_RANKS], *wanted[MAX_RANKS];
-    uint64_t words;
-    uint32_t ended[MAX_RANKS]; /* teams */
-    uint32_t frozen; /* a rank that has not begun; n: none */
-    int wrong;
-};
-
-static uint32_t combine(uint32_t a, uint32_t b)
+static struct shunt_shape shape_of(uint32_t n, uint32_t flags, uint32_t blocks, uint32_t chunk, uint32_t depth, uint32_t root,
+                                   uint64_t bytes)
 {
-    return a * 3 + b;
+    return (struct shunt_shape){ .n = n, .flags = flags, .blocks = blocks, .chunk = chunk, .depth = depth, .root = root,
+                                 .bytes = bytes };
 }
 
-static uint32_t draw(struct machine *m, uint32_t below)
+/* So many rings, the ranks in an order of its own in each: 0 none, the ranks as they are. */
+static void take_ways(struct shunt_shape *shape, uint32_t ways)
 {
-    m->seed = m->seed * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(m->seed >> 33) % below;
-}
+    static uint8_t order[SHUNT_PLAN_WAYS][SHUNT_PLAN_RANKS];
+    struct machine m = { .seed = shape->n * 7u + shape->bytes };
 
-static uint64_t *counter(struct machine *m, uint32_t owner, uint32_t sender, uint32_t block, uint32_t signal)
-{
-    return &m->counters[((uint64_t)(owner * m->n + sender) * m->blocks + block) * SHUNT_PLAN_SIGNALS + signal];
-}
-
-static char *address(struct machine *m, const struct shunt_plan *plan, struct shunt_ref ref, uint64_t offset,
-                     uint32_t block, uint64_t chunk)
-{
-    switch (ref.space) {
-    case SHUNT_SPACE_IN:
-        return (char *)m->in[plan->me] + offset;
-    case SHUNT_SPACE_OUT:
-        return (char *)m->out[ref.rank] + offset;
-    default: {
-        uint64_t ring = ((uint64_t)ref.rank * m->n + ref.slot) * SHUNT_PLAN_AREAS + ref.space - SHUNT_SPACE_SCRATCH0;
-        return m->scratch + ((ring * m->blocks + block) * plan->depth + chunk % plan->depth) * plan->chunk;
-    }
-    }
-}
-
-static int ready(struct machine *m, const struct shunt_plan *plan, const struct shunt_step *step, uint32_t block,
-                 uint64_t chunk)
-{
-    for (int w = 0; w < 2; w++) {
-        for (uint32_t q = 0; q < plan->n; q++) {
-            if (!(step->wait[w].ranks >> q & 1) || chunk + 1 <= step->wait[w].depth)
-                continue;
-            if (*counter(m, plan->me, q, block, step->wait[w].signal) < chunk + 1 - step->wait[w].depth)
-                return 0;
+    for (uint32_t w = 0; w < ways; w++) {
+        for (uint32_t k = 0; k < shape->n; k++) { /* put at a random place among those before it */
+            uint32_t at = draw(&m, k + 1);
+            order[w][k] = order[w][at];
+            order[w][at] = (uint8_t)k;
         }
     }
-    return 1;
-}
-
-static void copy_pairs(struct machine *m, const struct shunt_plan *plan, const struct shunt_step *step, uint32_t block,
-                       uint64_t chunk)
-{
-    for (uint32_t k = 0; k < step->n_in; k++) {
-        struct shunt_ref from = plan->refs[step->first_ref + 2 * k], to = plan->refs[step->first_ref + 2 * k + 1];
-        uint64_t offset, bytes = shunt_plan_ref_span(plan, from, block, chunk, &offset);
-        uint64_t there;
-        /* Where a peer's slice lies, only its own plan knows. */
-        const struct shunt_plan *its = to.space == SHUNT_SPACE_OUT ? &m->plans[to.rank] : plan;
-        assert_int_equal(bytes, shunt_plan_ref_span(its, to, block, chunk, &there));
-        memcpy(address(m, plan, to, there, block, chunk), address(m, plan, from, offset, block, chunk), bytes);
-    }
-}
-
-static void reduce(struct machine *m, const struct shunt_plan *plan, const struct shunt_step *step, uint32_t block,
-                   uint64_t chunk)
-{
-    const struct shunt_ref *refs = &plan->refs[step->first_ref];
-    uint64_t offsets[MAX_RANKS], there, bytes = shunt_plan_ref_span(plan, refs[step->n_in], block, chunk, &there);
-
-    for (uint32_t k = 0; k < step->n_in; k++)
-        assert_int_equal(bytes, shunt_plan_ref_span(plan, refs[k], block, chunk, &offsets[k]));
-    for (uint64_t i = 0; i < bytes / 4; i++) {
-        uint32_t sum = 0;
-        for (uint32_t k = 0; k < step->n_in; k++) {
-            uint32_t x = ((uint32_t *)address(m, plan, refs[k], offsets[k], block, chunk))[i];
-            sum = k == 0 ? x : combine(sum, x);
-        }
-        for (uint32_t k = 0; k < step->n_out; k++)
-            ((uint32_t *)address(m, plan, refs[step->n_in + k], there, block, chunk))[i] = sum;
-    }
-}
-
-/* What the next operation may do as soon as this block has ended: write to its rings in area 0 of all others. */
-static void next_operation(struct machine *m, const struct shunt_plan *plan, uint32_t block)
-{
-    for (uint32_t q = 0; q < plan->n; q++) {
-        struct shunt_ref ref = { .space = SHUNT_SPACE_SCRATCH0, .rank = (uint8_t)q, .slot = (uint8_t)plan->me };
-        if (q != plan->me)
-            memset(address(m, plan, ref, 0, block, 0), 0xee, plan->depth * plan->chunk);
-    }
-}
-
-static uint64_t iterations(const struct shunt_plan *plan, uint32_t t)
-{
-    uint64_t last_lag = 0;
-
-    for (uint32_t k = 0; k < plan->n_steps; k++) {
-        if (plan->steps[k].team == t && plan->steps[k].lag > last_lag)
-            last_lag = plan->steps[k].lag;
-    }
-    return shunt_plan_chunks(plan) + last_lag;
-}
-
-static void do_step(struct machine *m, const struct shunt_plan *plan, const struct shunt_step *step, uint32_t b,
-                    uint64_t chunk)
-{
-    if (step->kind == SHUNT_STEP_COPY)
-        copy_pairs(m, plan, step, b, chunk);
-    else if (step->kind == SHUNT_STEP_REDUCE)
-        reduce(m, plan, step, b, chunk);
-    for (uint32_t q = 0; q < plan->n; q++) {
-        if (step->raise >> q & 1)
-            *counter(m, q, plan->me, b, step->raise_signal) = chunk + 1;
-    }
-}
-
-static int waits(const struct shunt_step *step, uint64_t chunk)
-{
-    return (step->wait[0].ranks != 0 && chunk >= step->wait[0].depth) ||
-           (step->wait[1].ranks != 0 && chunk >= step->wait[1].depth);
-}
-
-/* Let one team do one step. 0: it waits. */
-static int advance(struct machine *m, uint32_t rank, uint32_t b, uint32_t t)
-{
-    const struct shunt_plan *plan = &m->plans[rank];
-    struct team *team = &m->teams[(rank * m->blocks + b) * SHUNT_PLAN_TEAMS + t];
-    const struct shunt_step *step = &plan->steps[team->step];
-    uint64_t chunk = team->iteration - step->lag;
-
-    if (rank == m->frozen)
-        return 0;
-    if (plan->n_steps == 0) { /* a rank that neither sends nor receives */
-        team->ended = true;
-        m->ended[rank]++;
-        return 1;
-    }
-    if (step->team == t && team->iteration >= step->lag && chunk < shunt_plan_chunks(plan)) {
-        if (!ready(m, plan, step, b, chunk))
-            return 0;
-        team->waited |= waits(step, chunk);
-        do_step(m, plan, step, b, chunk);
-    }
-    if (++team->step == plan->n_steps) {
-        team->step = 0;
-        team->ended = ++team->iteration == iterations(plan, t);
-        if (team->ended && m->teams[(rank * m->blocks + b) * SHUNT_PLAN_TEAMS + !t].ended)
-            next_operation(m, plan, b);
-        m->ended[rank] += (uint32_t)team->ended;
-        if (m->ended[rank] == m->blocks * SHUNT_PLAN_TEAMS)
-            m->wrong += memcmp(m->memory[rank], m->wanted[rank], 4 * m->words) != 0;
-    }
-    return 1;
-}
-
-/*
- * Run to the end in random order, where for a while one team is preferred, so that it runs ahead as far as its waits
- * let it. A full round in which nobody can move is a deadlock.
- */
-static void run(struct machine *m)
-{
-    uint32_t total = m->n * m->blocks * SHUNT_PLAN_TEAMS, ended = 0, preferred = 0;
-
-    while (ended < total) {
-        uint32_t at = draw(m, 8) ? preferred : draw(m, total), looked = 0;
-        if (draw(m, 32) == 0)
-            preferred = draw(m, total);
-        while (looked < total) {
-            struct team *team = &m->teams[at];
-            uint32_t pair = at / SHUNT_PLAN_TEAMS;
-            if (!team->ended && advance(m, pair / m->blocks, pair % m->blocks, at % SHUNT_PLAN_TEAMS)) {
-                ended += (uint32_t)team->ended;
-                break;
-            }
-            at = (at + 1) % total;
-            looked++;
-        }
-        if (looked == total && m->frozen < m->n)
-            return;
-        assert_true(looked < total);
-    }
-}
-
-/* One rank has not begun, and nobody can move: a team of the others that hangs has not had its first wait, or is not there. */
-static int nobody_hangs(const struct machine *m)
-{
-    for (uint32_t at = 0; at < m->n * m->blocks * SHUNT_PLAN_TEAMS; at++) {
-        if (!m->teams[at].ended && m->teams[at].waited)
-            return 0;
-    }
-    return 1;
+    shape->ways = ways;
+    shape->order = order;
 }
 
 /* What a case asks for. */
@@ -286,7 +95,7 @@ static void expect(const struct machine *m, const struct ask *ask, uint32_t r, u
         for (uint64_t i = 0; i < block; i++) {
             out[i] = m->in[0][from + i];
             for (uint32_t q = 1; q <= last_operand(coll, m->n, r); q++)
-                out[i] = combine(out[i], m->in[q][from + i]);
+                out[i] = combine(m, out[i], m->in[q][from + i]);
         }
     }
 }
@@ -321,7 +130,8 @@ static int one_case_of(const struct ask *ask, uint32_t frozen, int without, int 
 {
     const struct shunt_shape *shape = &ask->shape;
     struct machine m = { .n = shape->n, .blocks = shape->blocks, .seed = shape->n * 1000003u + shape->bytes + ask->salt,
-                         .words = 2 * shape->n * block_elements(ask) + 1, .frozen = frozen };
+                         .words = 2 * shape->n * block_elements(ask) + 1, .frozen = frozen,
+                         .commutes = adds_anyhow(ask->algo) };
 
     fill(&m, ask);
     for (uint32_t r = 0; r < m.n; r++)
@@ -353,8 +163,9 @@ static int one_case(const struct ask *ask, int without, int *broken)
 static void check_case(const struct shunt_algo *algo, uint32_t n, uint64_t elements, uint32_t blocks, uint32_t chunk,
                        uint32_t flags, int in_place)
 {
-    struct ask ask = { algo, { n, flags, blocks, chunk, 2 + n % 3, (uint32_t)elements % n, 4 * elements, NULL }, in_place, 0 };
+    struct ask ask = { algo, shape_of(n, flags, blocks, chunk, 2 + n % 3, (uint32_t)elements % n, 4 * elements), in_place, 0 };
 
+    take_ways(&ask.shape, elements % 5);
     if (algo->coll == SHUNT_COLL_ALLTOALL && strcmp(algo->name, "copy") == 0)
         ask.in_place = 0; /* nobody may write where another still reads */
 
@@ -387,7 +198,8 @@ static void every_algorithm(void **state)
  */
 static int hears_from_all(const struct shunt_algo *algo)
 {
-    return strcmp(algo->name, "copy") != 0 && (is_mutual(algo->coll) || strcmp(algo->name, "ring") == 0);
+    return strcmp(algo->name, "copy") != 0 &&
+           (is_mutual(algo->coll) || strcmp(algo->name, "ring") == 0 || strcmp(algo->name, "tree") == 0);
 }
 
 static int nobody_waits_for(const struct ask *ask, int without, int *broken)
@@ -405,7 +217,7 @@ static void who_has_not_begun(void **state)
     for (int a = 0; a < SHUNT_NALGOS; a++) {
         for (uint32_t n = 2; n < 9 && hears_from_all(&shunt_algos[a]); n++) {
             for (uint32_t root = 0; root < n; root++) {
-                struct ask ask = { &shunt_algos[a], { n, 0, 2, 16, 2, root, 4 * 300, NULL }, 1, 0 };
+                struct ask ask = { &shunt_algos[a], shape_of(n, 0, 2, 16, 2, root, 4 * 300), 1, 0 };
                 if (!nobody_waits_for(&ask, -1, NULL))
                     fail_msg("%s %s of %u ranks, root %u", shunt_coll_name(ask.algo->coll), ask.algo->name, n, root);
             }
@@ -415,7 +227,7 @@ static void who_has_not_begun(void **state)
 
 /* ---- blocks that differ ---- */
 
-enum { MOST_OF_ROW = 300 }; /* elements */
+enum { MOST_OF_ROW = 300, MOST_STEPS = 4 }; /* elements; of plans of such blocks */
 
 /* Random blocks, many of them empty, in the order of ranks with gaps between; of sums each rank's block on all alike. */
 static void draw_spans(struct machine *m, bool sums, struct shunt_spans *spans, uint64_t *largest)
@@ -446,7 +258,7 @@ static void expect_spans(const struct machine *m, bool sums, const struct shunt_
         const uint32_t *from = m->in[q] + spans[q].in[r].at / 4;
         uint64_t count = spans[r].out[q].bytes / 4;
         for (uint64_t i = 0; i < count; i++)
-            out[spans[r].out[q].at / 4 + i] = sums && q > 0 ? combine(out[i], from[i]) : from[i];
+            out[spans[r].out[q].at / 4 + i] = sums && q > 0 ? combine(m, out[i], from[i]) : from[i];
     }
 }
 
@@ -455,7 +267,7 @@ static bool spans_case(const struct shunt_algo *algo, uint32_t n, uint32_t block
                        int *broken)
 {
     static struct shunt_spans spans[SHUNT_SPAN_RANKS];
-    struct shunt_shape shape = { n, 0, blocks, chunk, 2, 0, 0, NULL };
+    struct shunt_shape shape = shape_of(n, 0, blocks, chunk, 2, 0, 0);
     struct machine m = { .n = n, .blocks = blocks, .seed = n * 1000003u + chunk + algo->coll + salt * 7919u,
                          .words = 2 * n * (MOST_OF_ROW + 3), .frozen = n };
     bool sums = scatters_sums(algo->coll);
@@ -498,7 +310,7 @@ static void check_spans(const struct shunt_algo *algo, uint32_t n, uint32_t bloc
 
 static bool may_have_spans(const struct shunt_algo *algo)
 {
-    return has_rows(algo->coll) || algo->coll == SHUNT_COLL_REDUCE_SCATTER;
+    return has_rows(algo->coll) || (algo->coll == SHUNT_COLL_REDUCE_SCATTER && strcmp(algo->name, "ring") != 0);
 }
 
 static void every_spans(void **state)
@@ -512,10 +324,10 @@ static void every_spans(void **state)
     }
 }
 
-/* Does the runner notice, in one of several orders, that all plans lack a wait? *broken: so many had it. */
-static int notices(const struct shunt_algo *algo, int wait, int *broken)
+/* Does the runner notice, in one of several orders, that all plans of n ranks lack a wait? *broken: so many had it. */
+static int notices_of(const struct shunt_algo *algo, uint32_t n, int wait, int *broken)
 {
-    struct ask ask = { algo, { 3, 0, 2, 16, 2, 1, 4 * 1000, NULL }, strcmp(algo->name, "copy") != 0, 0 };
+    struct ask ask = { algo, shape_of(n, 0, 2, 16, 2, 1, 4 * 1000), strcmp(algo->name, "copy") != 0, 0 };
     int good = 1;
 
     for (ask.salt = 0; good && ask.salt < 50; ask.salt++)
@@ -524,12 +336,28 @@ static int notices(const struct shunt_algo *algo, int wait, int *broken)
     return !good;
 }
 
+/* Some waits matter only in trees of some height. */
+static int notices(const struct shunt_algo *algo, int wait, int *broken)
+{
+    return notices_of(algo, 3, wait, broken) || (*broken > 0 && strcmp(algo->name, "tree") == 0 &&
+                                                 notices_of(algo, 7, wait, broken));
+}
+
+static int steps_of(const struct shunt_algo *algo)
+{
+    static struct shunt_plan plan;
+    struct shunt_shape shape = shape_of(3, 0, 2, 16, 2, 1, 4 * 1000);
+
+    algo->write(&shape, 1, &plan);
+    return (int)plan.n_steps;
+}
+
 /* The runner's own test: with a wait taken away it must notice, and else not. */
 static void missing_waits_show(void **state)
 {
     (void)state;
     for (int a = 0; a < SHUNT_NALGOS; a++) {
-        for (int k = 0; k < 2 * SHUNT_PLAN_STEPS && !has_rows(shunt_algos[a].coll); k++) {
+        for (int k = 0; !has_rows(shunt_algos[a].coll) && k < 2 * steps_of(&shunt_algos[a]); k++) {
             int broken = 0, noticed = notices(&shunt_algos[a], k, &broken);
             if (noticed != (broken > 0))
                 fail_msg("%s %s without wait %d of step %d: %s", shunt_coll_name(shunt_algos[a].coll), shunt_algos[a].name,
@@ -551,7 +379,7 @@ static void missing_waits_of_spans_show(void **state)
 {
     (void)state;
     for (int a = 0; a < SHUNT_NALGOS; a++) {
-        for (int k = 0; k < 2 * SHUNT_PLAN_STEPS && may_have_spans(&shunt_algos[a]); k++) {
+        for (int k = 0; k < 2 * MOST_STEPS && may_have_spans(&shunt_algos[a]); k++) {
             int broken = 0;
             bool noticed = notices_of_spans(&shunt_algos[a], k, &broken);
             if (noticed != (broken > 0))

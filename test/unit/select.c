@@ -124,7 +124,8 @@ static void check_collective(unsigned coll, int n, const struct shunt_layout *la
             continue;
         for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
             for (uint32_t k = 0; k < 15; k++) { /* of three grids, neither ZERO_COPY nor LINES, one of the two, both; hosted */
-                struct shunt_demand d = { coll, n, bytes, wanted, k / 3 % 4 * 2, grids[k % 3], k >= 12, .spans = has_rows(coll) };
+                struct shunt_demand d = { .coll = coll, .n = n, .bytes = bytes, .wanted = wanted, .can = k / 3 % 4 * 2,
+                                          .max_blocks = grids[k % 3], .hosted = k >= 12, .spans = has_rows(coll) };
                 check_shape(&d, layout);
             }
         }
