@@ -37,7 +37,7 @@ run()
         "openmpi": {"mpicc": "$(command -v mpicc || true)", "mpirun": "$mpirun", "mpifort": ""},
         "mpich": {"mpicc": "", "mpirun": "", "mpifort": ""}
     },
-    "cuda": "", "sim": "no", "sanitize": "no", "cc": "cc"
+    "cuda": "", "sim": "no", "ucx": "no", "sanitize": "no", "cc": "cc"
 }
 END
     [ $# -gt 0 ] || set -- -k "test_allreduce or test_float16 or test_memory or test_faults or test_life"
