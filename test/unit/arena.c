@@ -457,7 +457,7 @@ static void test_too_small(void **state)
     assert_int_equal(shunt_arena_join(&arena), SHUNT_ERR_MEMORY);
     conf.arena_size = 0;
     assert_int_equal(shunt_arena_join(&arena), SHUNT_ERR_MEMORY);
-    conf.arena_size = 320 << 10;
+    conf.arena_size = 352 << 10;
     assert_int_equal(shunt_arena_join(&arena), SHUNT_OK);
     shunt_arena_leave(arena);
     assert_int_equal(ranks_files("small"), 0);
