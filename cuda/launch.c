@@ -223,7 +223,7 @@ bool shunt_launch_ready(struct shunt_arena *arena, const struct shunt_launch *la
     const struct shunt_plan *plan = launch->plan;
     const struct shunt_step *send = &plan->steps[0];
 
-    if (!(plan->flags & SHUNT_PLAN_LL) || send->kind != SHUNT_STEP_COPY)
+    if (!(plan->flags & SHUNT_PLAN_LL) || plan->n_steps == 0 || send->kind != SHUNT_STEP_COPY)
         return true;
     for (uint32_t i = 0; i < send->n_in; i++) {
         struct shunt_ref to = plan->refs[send->first_ref + 2 * i + 1];
