@@ -14,6 +14,7 @@
 #include "mpi/float16.h"
 #include "mpi/life.h"
 #include "mpi/message.h"
+#include "mpi/operand.h"
 #include "mpi/poll.h"
 #include "mpi/tally.h"
 
@@ -225,11 +226,29 @@ static bool may_be_device(const struct shunt_call *call)
     return shunt_gpu_in_use() && !shunt_gpu_surely_host(send, call->recvbuf ? call->recvbuf : send);
 }
 
+/* In other calls something else is where the file is. */
+static bool is_of_file(const struct shunt_call *call)
+{
+    switch (shunt_call_family(call->id)) {
+    case SHUNT_CALL_File_read:
+    case SHUNT_CALL_File_read_all:
+    case SHUNT_CALL_File_read_at:
+    case SHUNT_CALL_File_read_at_all:
+    case SHUNT_CALL_File_read_shared:
+    case SHUNT_CALL_File_write:
+    case SHUNT_CALL_File_write_all:
+    case SHUNT_CALL_File_write_at:
+    case SHUNT_CALL_File_write_at_all:
+    case SHUNT_CALL_File_write_shared: return true;
+    default: return false;
+    }
+}
+
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
 {
     bool done;
 
-    if (call->file)
+    if (is_of_file(call))
         __atomic_store_n(&shunt_poll_files, true, __ATOMIC_RELAXED);
     if (shunt_delivery_before(call, rc, kept, &done))
         return done;
