@@ -491,10 +491,11 @@ enum shunt_status shunt_packer_wait(struct shunt_packer *packer, CUevent event)
         if (now - looked < LOOK_SECONDS)
             continue;
         looked = now;
-        if (called_back(packer, now))
-            return SHUNT_PASS;
-        if (!shunt_gpu_legacy_passed(packer->gpu))
+        bool begins = shunt_recall_called(&packer->recall, packer->launch) || shunt_gpu_legacy_passed(packer->gpu);
+        if (!begins)
             shunt_recall_restart(&packer->recall, now);
+        else if (called_back(packer, now))
+            return SHUNT_PASS;
     }
     /* It found room after it had been called back, so it may have ended with nothing done; what comes behind it ends soon. */
     if (result == CUDA_SUCCESS && shunt_recall_called(&packer->recall, packer->launch)) {

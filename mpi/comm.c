@@ -275,10 +275,15 @@ static bool is_refusal(int class)
     }
 }
 
+/* Of an operation that is made the step is not taken back: the ranks have agreed on it by then. */
 void shunt_hook_refused(const struct shunt_call *call, int rc)
 {
+    static const bool persistent_forms[SHUNT_NCALLS] = { SHUNT_CALL_PERSISTENT_FORMS };
     struct shunt_comm *comm = shunt_comm_find(call->comm);
     int class = MPI_SUCCESS;
+
+    if (persistent_forms[call->id])
+        return;
 
     shunt_host.Error_class(rc, &class);
     if (comm && is_refusal(class))
