@@ -17,6 +17,8 @@ dist_doc_DATA += doc/settings.md
 settings-doc: %reldir%/shunt-info$(EXEEXT)
 	./%reldir%/shunt-info --settings --markdown >$(srcdir)/doc/settings.md
 
+# It asks the library what it would choose
+if HAVE_CUDA
 bin_PROGRAMS += %reldir%/shunt-topo
 %canon_reldir%_shunt_topo_SOURCES = \
 	%reldir%/shunt-topo.c \
@@ -26,4 +28,6 @@ bin_PROGRAMS += %reldir%/shunt-topo
 	%reldir%/topo_nodes.c \
 	%reldir%/topo_print.c \
 	%reldir%/topo_view.h
+%canon_reldir%_shunt_topo_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_shunt_topo_LDADD = libcore.la libtopo.la libbase.la -lm
+endif

@@ -207,7 +207,7 @@ int main(int argc, char **argv)
         topo_write_json(&view, stdout);
     else if (options.svg == NULL || strcmp(options.svg, "-") != 0)
         topo_print(&view);
-    if (options.nodes > 0)
+    if (options.nodes > 0 && !options.text && !options.json && (options.svg == NULL || strcmp(options.svg, "-") != 0))
         topo_print_nodes(&view, options.nodes);
     if (options.svg != NULL)
         write_picture();
