@@ -153,6 +153,15 @@ def by_name(result):
     return staged, ran
 
 
+def lines_apart(start, settings):
+    """Each process's lines go to a file of its own: launchers mix those of several, sometimes in the middle of a line."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = start({**(settings or {}), "SHUNT_DEBUG_FILE": f"{folder}/%p"})
+        result.err += "".join(path.read_text() for path in sorted(pathlib.Path(folder).iterdir()))
+    result.stats = read_stats(result.err + result.out)
+    return result
+
+
 def staged(result):
     """Staged calls by name, where nothing but Allreduce runs on the GPUs."""
     found, ran = by_name(result)

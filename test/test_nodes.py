@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from harness import MEAN, PREFIX, Block, by_name, mpirun, run
+from harness import MEAN, PREFIX, Block, by_name, lines_apart, mpirun, run
 
 ACROSS = "a rank of the communicator runs without shunt or on another node"
 # The node of each rank: by slot, by node
@@ -16,7 +16,7 @@ MIXED = LAYOUTS[1:]
 
 def on_nodes(family, layout, *words, settings=None, **more):
     blocks = [Block(1, list(words), settings={"SHUNT_NODE": f"node {name}"}) for name in layout]
-    return mpirun(family, blocks=blocks, settings=settings, **more)
+    return lines_apart(lambda apart: mpirun(family, blocks=blocks, settings=apart, **more), settings)
 
 
 def pairs(layout):
