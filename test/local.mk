@@ -58,9 +58,7 @@ unit_libs = libcore.la libbase.la $(CMOCKA_LIBS)
 TESTS += $(check_PROGRAMS)
 
 # How GPUs are joined: described machines
-check_PROGRAMS += %reldir%/unit/topo %reldir%/unit/rings %reldir%/unit/pci %reldir%/unit/cluster %reldir%/unit/traffic
-%canon_reldir%_unit_traffic_SOURCES = %reldir%/unit/traffic.c
-%canon_reldir%_unit_traffic_LDADD = libcore.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
+check_PROGRAMS += %reldir%/unit/topo %reldir%/unit/rings %reldir%/unit/pci %reldir%/unit/cluster
 %canon_reldir%_unit_topo_SOURCES = %reldir%/unit/topo.c
 %canon_reldir%_unit_topo_LDADD = libtopo.la libbase.la $(CMOCKA_LIBS)
 %canon_reldir%_unit_rings_SOURCES = %reldir%/unit/rings.c
@@ -131,6 +129,11 @@ check_PROGRAMS += %reldir%/unit/linger
 %canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c cuda/linger.c
 %canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_linger_LDADD = $(CMOCKA_LIBS)
+# What goes over each link
+check_PROGRAMS += %reldir%/unit/traffic
+%canon_reldir%_unit_traffic_SOURCES = %reldir%/unit/traffic.c
+%canon_reldir%_unit_traffic_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_traffic_LDADD = libcore.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
 check_PROGRAMS += %reldir%/unit/plan
 %canon_reldir%_unit_plan_SOURCES = %reldir%/unit/plan.c
 %canon_reldir%_unit_plan_LDADD = $(unit_libs)
