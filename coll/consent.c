@@ -27,9 +27,10 @@
 #include "coll/mismatch.h"
 #include "coll/select.h"
 
-#define ASK_SECONDS   1e-3 /* reports are waited for before the coordinator asks */
-#define MEET_SECONDS  5.0  /* for the thread of a peer to answer */
-#define CHECK_SECONDS 20e-3
+#define ASK_SECONDS    1e-3 /* reports are waited for before the coordinator asks */
+#define MEET_SECONDS   5.0  /* for the thread of a peer to answer */
+#define REPEAT_SECONDS 0.1  /* between two questions, since a process drops what comes before it knows the others */
+#define CHECK_SECONDS  20e-3
 
 enum kind { NOTE_READY = 1, NOTE_REFUSED, NOTE_ASK, NOTE_COMMIT, NOTE_ABORT, NOTE_FAIL, NOTE_HELLO, NOTE_ECHO };
 
@@ -37,7 +38,7 @@ struct note {
     uint32_t kind;
     int32_t node; /* the sender's, in the communicator */
     uint32_t reason;
-    uint32_t unused;
+    int32_t asked; /* of ASK: the receiver's, who may not know the communicator */
     struct shunt_key key;
     uint64_t sequence;
     struct shunt_brief brief;
@@ -105,6 +106,13 @@ static void send_note(const struct shunt_consent *c, int rank, enum kind kind, u
     if (brief != NULL)
         note.brief = *brief;
     shunt_net_note(c->team->world[rank], &note, sizeof note);
+}
+
+static void ask_node(const struct shunt_consent *c, int node, uint64_t sequence)
+{
+    struct note note = { .kind = NOTE_ASK, .node = c->node, .asked = node, .key = c->key, .sequence = sequence };
+
+    shunt_net_note(c->team->world[c->team->first[node]], &note, sizeof note);
 }
 
 /* ---- what the network's thread does; under the lock ---- */
@@ -186,7 +194,7 @@ static void answer_stranger(int from, const struct note *note)
 
     answer.reason = SHUNT_REASON_PEER_VETO;
     answer.kind = note->kind == NOTE_HELLO ? NOTE_ECHO : note->kind == NOTE_READY ? NOTE_ABORT : NOTE_REFUSED;
-    answer.node = note->node;
+    answer.node = note->kind == NOTE_ASK ? note->asked : note->node;
     shunt_net_note(from, &answer, sizeof answer);
 }
 
@@ -273,20 +281,31 @@ static int find_stranger(const struct shunt_consent *c, const int *ranks, int n)
     return -1;
 }
 
-enum shunt_status shunt_consent_meet(struct shunt_consent *consent, const int *ranks, int n, struct shunt_waiter *w)
+static void greet(const struct shunt_consent *consent, const int *ranks, int n)
 {
     struct note hello = { .kind = NOTE_HELLO };
-    double end = shunt_seconds() + MEET_SECONDS;
-    int stranger;
 
     for (int i = 0; i < n; i++) {
         int world = consent->team->world[ranks[i]];
         if (ranks[i] != consent->team->me && !__atomic_load_n(&all.met[world], __ATOMIC_ACQUIRE))
             shunt_net_note(world, &hello, sizeof hello);
     }
-    while ((stranger = find_stranger(consent, ranks, n)) >= 0 && !shunt_net_lost(stranger) && shunt_seconds() < end)
+}
+
+enum shunt_status shunt_consent_meet(struct shunt_consent *consent, const int *ranks, int n, struct shunt_waiter *w)
+{
+    double now = shunt_seconds(), end = now + MEET_SECONDS, greeted = now;
+    int stranger;
+
+    greet(consent, ranks, n);
+    while ((stranger = find_stranger(consent, ranks, n)) >= 0 && !shunt_net_lost(stranger) && (now = shunt_seconds()) < end) {
+        if (now - greeted > REPEAT_SECONDS) {
+            greet(consent, ranks, n);
+            greeted = now;
+        }
         if (!shunt_net_progress())
             shunt_wait_a_little(w);
+    }
     if (stranger < 0)
         return SHUNT_OK;
     /* Who has never been heard may be out of reach, and the host MPI may know a way; but not to one that has ended. */
@@ -380,7 +399,7 @@ static enum kind judge(struct shunt_consent *c, const struct shunt_brief *brief,
         if (report->after <= c->sequence) {
             complete = false;
             if (ask)
-                send_note(c, c->team->first[i], NOTE_ASK, c->sequence, SHUNT_REASON_NONE, NULL);
+                ask_node(c, i, c->sequence);
             continue;
         }
         *reason = report->after > c->sequence + 1 || !report->ready ? SHUNT_REASON_PEER_ON_HOST :
@@ -405,7 +424,7 @@ static bool coordinate(struct shunt_consent *c, struct shunt_waiter *w, const st
 
     while (decision == 0) {
         double now = shunt_seconds();
-        bool ask = asked == 0 && now - since > ASK_SECONDS;
+        bool ask = now - (asked == 0 ? since : asked) > (asked == 0 ? ASK_SECONDS : REPEAT_SECONDS);
         shunt_net_lock();
         decision = c->failed ? 0 : judge(c, brief, ask, &reason);
         if (decision != 0) {

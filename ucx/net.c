@@ -273,7 +273,7 @@ enum shunt_status shunt_net_start(const struct shunt_net_hooks *hooks)
     bool runs = status == UCS_OK && helper.wake >= 0 && start_thread();
     if (found && status != UCS_OK)
         shunt_warn("net", "UCX cannot be used: error %d", (int)status);
-    if (!runs && found)
+    if (!runs)
         close_ucx();
     atomic_store_explicit(&helper.runs, runs, memory_order_release);
     errno = saved;
