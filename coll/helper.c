@@ -161,7 +161,7 @@ bool shunt_helper_take_back(struct shunt_errand *errand)
 {
     struct shunt_errand **at = &errands.first;
 
-    if (!shunt_drive_closed())
+    if (!shunt_drive_closed() && atomic_load_explicit(&helper.exists, memory_order_acquire))
         return false;
     pthread_mutex_lock(&errands.lock);
     while (*at != NULL && *at != errand)

@@ -30,7 +30,7 @@ struct shunt_errand {
 };
 bool shunt_helper_send(struct shunt_arena *arena, struct shunt_errand *errand);
 
-/* The process ends, and it has not begun this one: true, and it is not sent any more. */
+/* The thread is no more, or the process ends, and it has not begun this one: true, and it is not sent any more. */
 bool shunt_helper_take_back(struct shunt_errand *errand);
 
 /* At Finalize, while the arena is still there: end it. Nothing may be under way any more. */
