@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 import pytest
 
-from harness import BUILDDIR, PROGRAMS, SANITIZE, mpirun
+from harness import BUILDDIR, PROGRAMS, SANITIZE, mpirun, read_stats
 
 HERE = pathlib.Path(__file__).parent
 pytestmark = [pytest.mark.skipif(SANITIZE, reason="Python is not built with sanitizers")]
@@ -61,7 +62,11 @@ def run_tests(family, library, program, names, preload=True, limit=170, mean=Tru
     words = ["-q", "--no-threads", *(word for name in names for word in ("-i", name)),
              *(word for name in NEVER for word in ("-e", name))]
     settings = {**library, **({} if mean else {"SHUNT_SIM_MEAN": "0"})}
-    result = mpirun(family, 2, sys.executable, *program, *words, preload=preload, settings=settings, limit=limit)
+    with tempfile.TemporaryDirectory() as folder:  # a launcher may mix what two ranks say in the middle of a line
+        result = mpirun(family, 2, "/bin/sh", "-c", f'exec "$@" 2>{folder}/$$', "sh", sys.executable, *program, *words,
+                        preload=preload, settings=settings, limit=limit)
+        result.err += "".join(path.read_text() for path in sorted(pathlib.Path(folder).iterdir()))
+    result.stats = read_stats(result.err + result.out)
     ends = re.findall(r"^(Ran \d+ tests?) in \S+\n\n((?:OK|FAILED).*)$", result.err, re.M)
     return set(ends), result
 
