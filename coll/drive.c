@@ -92,7 +92,8 @@ static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
     work->launch.plan = &work->plan;
     work->launch.posts = work->posts;
     work->launch.rows = work->rows;
-    work->unheard = shunt_launch_unheard(&work->plan);
+    /* Whose result depends on all has heard from all when it ends, be it by way of others. */
+    work->unheard = work->spans == NULL && shunt_coll_mutual(mine->coll) ? 0 : shunt_launch_unheard(&work->plan);
     work->planned = true;
 }
 

@@ -207,9 +207,9 @@ void shunt_coll_tidy(struct shunt_arena *arena)
  * Whether a kernel that lingers will do is a question to the driver that takes 1.5 us, and the peers need not wait for the
  * answer. A kernel that is launched is held up by the order itself, which the GPU should have seen before.
  */
-static bool may_order_later(const struct shunt_task *task, uint64_t bytes)
+static bool may_order_later(const struct shunt_prepared *prepared)
 {
-    return shunt_linger_maybe() && !shunt_select_copies(task->coll, bytes);
+    return shunt_linger_maybe() && !prepared->copies;
 }
 
 enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, bool later,
@@ -232,16 +232,17 @@ enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task 
     if (shunt_device_blocked(device))
         return SHUNT_REASON_NO_ROOM;
     prepared->device = device;
+    prepared->copies = shunt_select_copies(task->coll, bytes);
     for (int q = 0; q < shunt_board_size(w->board); q++)
         prepared->slots[q] = shunt_board_slot(w->board, q);
     shunt_coll_tidy(w->arena);
     reason = open_peers(w, prepared->slots, &proven);
     if (reason == SHUNT_REASON_NONE && !proven)
         reason = prove_links(w, prepared->slots);
-    if (reason == SHUNT_REASON_NONE && later && may_order_later(task, bytes))
+    if (reason == SHUNT_REASON_NONE && later && may_order_later(prepared))
         prepared->legacy = SHUNT_LEGACY_LATER;
     else if (reason == SHUNT_REASON_NONE &&
-             !shunt_device_order(device, shunt_select_copies(task->coll, bytes), &prepared->legacy))
+             !shunt_device_order(device, prepared->copies, &prepared->legacy))
         reason = SHUNT_REASON_CONTEXT;
     return reason;
 }

@@ -11,6 +11,7 @@
 struct shunt_prepared {
     struct shunt_device *device;
     enum shunt_legacy legacy;
+    bool copies; /* copy engines will do it, if all can */
     int slots[SHUNT_BOARD_RANKS]; /* of each rank */
 };
 

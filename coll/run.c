@@ -80,8 +80,7 @@ static enum shunt_status arrive_and_wait(struct shunt_waiter *w, const struct sh
         shunt_board_pass(w->board);
         return SHUNT_PASS;
     }
-    if (shunt_select_copies(task->coll, task->count * shunt_type_size(task->type)) &&
-        become_ready(w, prepared->device, prepared->legacy))
+    if (prepared->copies && become_ready(w, prepared->device, prepared->legacy))
         post.flags |= SHUNT_POST_READY;
     shunt_drive_lock();
     enum shunt_status status =

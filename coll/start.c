@@ -107,8 +107,7 @@ static enum shunt_status arrive(struct shunt_start *start, const struct shunt_ta
     }
     post.flags |= SHUNT_POST_WAKE;
     /* Nobody waits here until what the application has begun is over. */
-    if (shunt_select_copies(task->coll, task->count * shunt_type_size(task->type)) &&
-        prepared->legacy == SHUNT_LEGACY_IDLE && shunt_copies_possible(prepared->device))
+    if (prepared->copies && prepared->legacy == SHUNT_LEGACY_IDLE && shunt_copies_possible(prepared->device))
         post.flags |= SHUNT_POST_READY;
     shunt_drive_lock();
     enum shunt_status status =
