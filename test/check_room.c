@@ -285,17 +285,23 @@ static int call_and_die(struct sum *sum, bool leaf)
                   MPI_Allreduce(sum->send.base, sum->recv.base, sum->n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
 }
 
+/* One sum has run, and the next is ready to. */
+static void prepare_death(struct hog *hog, struct sum *sum)
+{
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    hog_make(hog);
+    sum_make(sum, 'D', SUM_SMALL);
+    sum_once(sum);
+    sum_fill(sum);
+}
+
 /* The last rank is killed while the others' kernels find no room; each of them gets an error, not a hang. */
 static void hog_and_death(void)
 {
     struct hog hog;
     struct sum sum;
 
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    hog_make(&hog);
-    sum_make(&sum, 'D', SUM_SMALL);
-    sum_once(&sum);
-    sum_fill(&sum);
+    prepare_death(&hog, &sum);
     hog_begin(&hog);
     int rc = call_and_die(&sum, false);
     printf("rank %d: %s\n", sum_rank, rc == MPI_SUCCESS ? "a sum" : "an error");
@@ -310,11 +316,7 @@ static void hog_and_death_of_a_leaf(void)
     struct hog hog;
     struct sum sum;
 
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    hog_make(&hog);
-    sum_make(&sum, 'D', SUM_SMALL);
-    sum_once(&sum);
-    sum_fill(&sum);
+    prepare_death(&hog, &sum);
     if (sum_rank == sum_size - 1)
         hog_begin(&hog);
     int rc = call_and_die(&sum, true);

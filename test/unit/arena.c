@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The arena: who joins whom, who is in, who lives, what is left behind. Processes and views stand for ranks. */
+#include "base/clock.h"
 #include "base/board.h"
 
 #include <setjmp.h>
@@ -56,13 +57,6 @@ static void meet(_Atomic int *count, int n)
     atomic_fetch_add(count, 1);
     while (atomic_load(count) < n)
         nap(1);
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* A view of this process that is rank `rank`. */
@@ -143,10 +137,10 @@ static void test_seal_missing(void **state)
     struct shunt_arena *a = view("missing", 0, 3), *b = view("missing", 1, 3);
     shunt_arena_set_world(a, 0, 3);
     shunt_arena_set_world(b, 1, 3);
-    double start = seconds();
+    double start = shunt_seconds();
     shunt_arena_seal(a);
     shunt_arena_seal(b);
-    double took = seconds() - start;
+    double took = shunt_seconds() - start;
     assert_true(took > 0.9 && took < 2.0);
     assert_int_equal(shunt_arena_slot(a, 2), -1);
     assert_int_equal(shunt_arena_slot(b, 2), -1);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* SHUNT_NODE: one machine as several nodes. Views of this process stand for ranks. */
+#include "base/clock.h"
 #include "base/board.h"
 
 #include <setjmp.h>
@@ -22,13 +23,6 @@ static int before(void **state)
     conf.arena_size = 8 << 20;
     shunt_conf_use(&conf);
     return 0;
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* A view of this process that is rank `rank`. */
@@ -64,10 +58,10 @@ static void test_virtual_nodes(void **state)
     }
     for (int rank = 0; rank < RANKS; rank++)
         shunt_arena_set_world(arena[rank], rank, RANKS);
-    double start = seconds();
+    double start = shunt_seconds();
     for (int rank = 0; rank < RANKS; rank++)
         shunt_arena_seal(arena[rank]);
-    assert_true(seconds() - start < 0.5);
+    assert_true(shunt_seconds() - start < 0.5);
     for (int rank = 0; rank < RANKS; rank++) {
         int found = 0;
         shunt_arena_node(arena[rank], number[rank]);
@@ -104,10 +98,10 @@ static void test_virtual_missing(void **state)
         arena[rank] = view("gap", rank, 3);
         shunt_arena_set_world(arena[rank], rank, 3);
     }
-    double start = seconds();
+    double start = shunt_seconds();
     for (int rank = 0; rank < 2; rank++)
         shunt_arena_seal(arena[rank]);
-    assert_true(seconds() - start > 0.9 && seconds() - start < 2);
+    assert_true(shunt_seconds() - start > 0.9 && shunt_seconds() - start < 2);
     for (int rank = 0; rank < 2; rank++) {
         assert_int_equal(shunt_arena_slot(arena[rank], rank), 0);
         assert_int_equal(shunt_arena_slot(arena[rank], 1 - rank), -1);
