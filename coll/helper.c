@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "coll/drive.h"
+#include "coll/start.h"
 
 #define PAUSE_MIN 10e-6
 #define PAUSE_MAX 500e-6
@@ -72,7 +73,9 @@ static void *help(void *context)
         double now = shunt_seconds();
         bool check = since != 0 && now - checked > HEALTH;
         run_errands();
+        bool meets = shunt_starts_look();
         enum shunt_need need = shunt_drive_detached(arena, check);
+        need = meets ? SHUNT_NEED_LOOKS : need;
         if (need != SHUNT_NEED_LOOKS) {
             since = 0;
             if (!atomic_load(&helper.stop))
@@ -100,6 +103,7 @@ static void end_process(void)
     until.tv_sec += 1; /* as in shunt_drive_close */
     if (pthread_mutex_timedlock(&errands.running, &until) == 0)
         pthread_mutex_unlock(&errands.running);
+    shunt_starts_close();
 }
 
 static bool create(struct shunt_arena *arena)

@@ -5,7 +5,7 @@
  *
  * With nothing under way, and while an operation is undecided, it sleeps until it is woken: by the call that begins one, or by
  * the rank that decides one. While a kernel is in flight it looks at its end in pauses of an eighth of the time that it has
- * taken so far, 10 to 500 us: so it finds the end late by an eighth at most, and takes a few percent of a processor.
+ * taken so far, 10 to 500 us, and so it does while ranks have not met: so it finds the end late by an eighth at most, and takes a few percent of a processor.
  */
 #ifndef SHUNT_COLL_HELPER_H
 #define SHUNT_COLL_HELPER_H

@@ -212,11 +212,11 @@ static bool may_order_later(const struct shunt_prepared *prepared)
     return shunt_linger_maybe() && !prepared->copies;
 }
 
-enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, bool later,
-                                struct shunt_prepared *prepared)
+/* Device and slots. */
+static enum shunt_reason prepare_device(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_task *task,
+                                        struct shunt_prepared *prepared)
 {
     uint64_t bytes = task->count * shunt_type_size(task->type);
-    bool proven;
 
     prepared->legacy = SHUNT_LEGACY_UNKNOWN;
     if (task->neutral)
@@ -226,23 +226,72 @@ enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task 
     enum shunt_reason reason = buffers_reason(task);
     if (reason != SHUNT_REASON_NONE)
         return reason;
-    struct shunt_device *device = open_device(w->arena, task, &reason);
+    struct shunt_device *device = open_device(arena, task, &reason);
     if (device == NULL)
         return reason;
     if (shunt_device_blocked(device))
         return SHUNT_REASON_NO_ROOM;
     prepared->device = device;
     prepared->copies = shunt_select_copies(task->coll, bytes);
-    for (int q = 0; q < shunt_board_size(w->board); q++)
-        prepared->slots[q] = shunt_board_slot(w->board, q);
-    shunt_coll_tidy(w->arena);
-    reason = open_peers(w, prepared->slots, &proven);
+    for (int q = 0; q < shunt_board_size(board); q++)
+        prepared->slots[q] = shunt_board_slot(board, q);
+    shunt_coll_tidy(arena);
+    return SHUNT_REASON_NONE;
+}
+
+/* Behind what the application has begun. */
+static enum shunt_reason prepare_order(struct shunt_prepared *prepared)
+{
+    return shunt_device_order(prepared->device, prepared->copies, &prepared->legacy) ? SHUNT_REASON_NONE
+                                                                                     : SHUNT_REASON_CONTEXT;
+}
+
+enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, bool later,
+                                struct shunt_prepared *prepared)
+{
+    enum shunt_reason reason = prepare_device(w->arena, w->board, task, prepared);
+    bool proven;
+
+    if (reason == SHUNT_REASON_NONE)
+        reason = open_peers(w, prepared->slots, &proven);
     if (reason == SHUNT_REASON_NONE && !proven)
         reason = prove_links(w, prepared->slots);
-    if (reason == SHUNT_REASON_NONE && later && may_order_later(prepared))
-        prepared->legacy = SHUNT_LEGACY_LATER;
-    else if (reason == SHUNT_REASON_NONE &&
-             !shunt_device_order(device, prepared->copies, &prepared->legacy))
-        reason = SHUNT_REASON_CONTEXT;
-    return reason;
+    if (reason != SHUNT_REASON_NONE)
+        return reason;
+    if (!later || !may_order_later(prepared))
+        return prepare_order(prepared);
+    prepared->legacy = SHUNT_LEGACY_LATER;
+    return SHUNT_REASON_NONE;
+}
+
+enum shunt_reason shunt_prepare_own(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_task *task,
+                                    struct shunt_prepared *prepared)
+{
+    enum shunt_reason reason = prepare_device(arena, board, task, prepared);
+
+    return reason == SHUNT_REASON_NONE ? prepare_order(prepared) : reason;
+}
+
+static bool is_met(enum shunt_peer_state state)
+{
+    return state != SHUNT_PEER_MISSING && state != SHUNT_PEER_MET;
+}
+
+enum shunt_reason shunt_prepare_meet(struct shunt_arena *arena, const struct shunt_board *board, const int *slots)
+{
+    enum shunt_reason found = SHUNT_REASON_NONE, reason = SHUNT_REASON_NONE;
+
+    for (int q = 0; q < shunt_board_size(board); q++) {
+        enum shunt_peer_state state = shunt_peer_open(arena, slots[q], &reason);
+        /* The counter before another look: who publishes does so before it passes. */
+        if (!is_met(state) && shunt_board_ahead(board, q)) {
+            if (!is_met(state = shunt_peer_open(arena, slots[q], &reason)))
+                return SHUNT_REASON_PEER_ON_HOST;
+        }
+        if (state == SHUNT_PEER_REFUSED)
+            return reason;
+        if (!is_met(state))
+            found = SHUNT_REASON_NOT_MET;
+    }
+    return found;
 }

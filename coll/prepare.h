@@ -22,6 +22,14 @@ struct shunt_prepared {
 enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, bool later,
                                 struct shunt_prepared *prepared);
 
+/*
+ * The same for a call that does not wait: all but the peers, and then one look at those. NOT_MET: look again, unless a member has
+ * ended, or nothing is heard of it for SHUNT_PATIENCE.
+ */
+enum shunt_reason shunt_prepare_own(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_task *task,
+                                    struct shunt_prepared *prepared);
+enum shunt_reason shunt_prepare_meet(struct shunt_arena *arena, const struct shunt_board *board, const int *slots);
+
 /* The same without the row of a task whose blocks differ: only so that a large buffer is offered to the peers. */
 void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,
                          const struct shunt_task *task, struct shunt_post *post);

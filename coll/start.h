@@ -11,13 +11,14 @@
 struct shunt_start; /* an operation in which this rank has arrived */
 
 /*
- * Begin `task`. Never waits for a rank to call, but shortly for one to be met on the GPUs for the first time.
- * SHUNT_OK: begun, to be ended by shunt_start_end. SHUNT_PASS: not begun; this rank's counter on the board has advanced all
- * the same; *reason says why.
+ * Begin `task`. Never waits for a peer. SHUNT_OK: begun, to be ended by shunt_start_end. SHUNT_PASS: not begun; this rank's
+ * counter on the board has advanced all the same; *reason says why.
+ *
+ * An operation whose ranks have not all met on the GPUs yet is begun, and waits for that before it arrives: what can fail is
+ * done by then. Until then no later step may be taken on its board but by shunt_coll_start, see shunt_starts_pass.
  */
 enum shunt_status shunt_coll_start(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
-                                   const struct shunt_progress *progress, struct shunt_start **start_p,
-                                   enum shunt_reason *reason);
+                                   struct shunt_start **start_p, enum shunt_reason *reason);
 
 enum shunt_start_state {
     SHUNT_START_UNDECIDED,
@@ -28,6 +29,16 @@ enum shunt_start_state {
 
 /* Look once; in the thread that has begun it this drives what is decided, too. Never waits for a thread that is in the driver. */
 enum shunt_start_state shunt_start_look(struct shunt_start *start);
+
+/* Do such operations wait on this board, of whose ranks some have not met? And stage them: their steps are taken, in order. */
+bool shunt_starts_meet(const struct shunt_board *board);
+void shunt_starts_pass(const struct shunt_board *board);
+
+/* For the helper: look whether the ranks of any have met. False: none waits for that. */
+bool shunt_starts_look(void);
+
+/* After shunt_drive_close, for the same: the helper does not look any more. */
+void shunt_starts_close(void);
 
 /* Stage it, if it is still undecided. */
 void shunt_start_veto(struct shunt_start *start);

@@ -161,6 +161,9 @@ void shunt_hook_kinds_after(const struct shunt_call *call, int rc);
 extern int shunt_flights;                /* likewise: collectives that go on on the GPUs, or are on their way there */
 void shunt_flights_look(void);           /* what has become of them? */
 void shunt_flights_fence(MPI_Comm comm); /* before what must come after those that are undecided; MPI_COMM_NULL: of all */
+/* Before another step on the board of a communicator: of those whose ranks have not met on the GPUs. Wait for that; or stage them. */
+void shunt_flights_meet(MPI_Comm comm);
+void shunt_flights_part(MPI_Comm comm);
 static inline void shunt_flights_before(MPI_Comm comm)
 {
     if (__builtin_expect(__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0, 0))

@@ -257,8 +257,11 @@ void shunt_hook_coll(const struct shunt_call *call)
 {
     struct shunt_comm *comm = shunt_comm_get(call->comm);
 
-    if (comm)
-        shunt_comm_pass(comm);
+    if (!comm)
+        return;
+    if (__builtin_expect(__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0, 0))
+        shunt_flights_part(call->comm);
+    shunt_comm_pass(comm);
 }
 
 /* A host looks at all arguments before it does anything: with one of these errors it has taken no part in the collective. */

@@ -323,5 +323,7 @@ bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, 
     }
     if (shunt_life_arena())
         shunt_arena_set_device_used(shunt_life_arena());
+    if (__builtin_expect(__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0, 0))
+        shunt_flights_meet(call->comm);
     return shunt_device_run(call, comm, &task, reason, rc);
 }

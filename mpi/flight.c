@@ -375,6 +375,36 @@ void shunt_flights_fence(MPI_Comm comm)
     errno = saved;
 }
 
+/* Steps on a board are in order. Only for calls that may wait for the others: none of them ends before they have begun those. */
+void shunt_flights_meet(MPI_Comm handle)
+{
+    struct shunt_comm *comm = shunt_comm_find(handle);
+    unsigned spins = 0;
+    int flag, saved = errno;
+
+    while (comm && comm->board && !shunt_life_forked() && shunt_starts_meet(comm->board)) {
+        shunt_flights_look();
+        shunt_host.Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
+        shunt_board_relax(&spins);
+    }
+    errno = saved;
+}
+
+void shunt_flights_part(MPI_Comm handle)
+{
+    struct shunt_comm *comm = shunt_comm_find(handle);
+
+    if (comm && comm->board && !shunt_life_forked())
+        shunt_starts_pass(comm->board);
+}
+
+/* A step of a host rank: those that wait for ranks to meet take theirs before. */
+static void pass(struct shunt_board *board)
+{
+    shunt_starts_pass(board);
+    shunt_board_pass(board);
+}
+
 /* ---- beginning ---- */
 
 static struct flight *make_flight(MPI_Comm comm, enum shunt_coll coll)
@@ -437,16 +467,15 @@ static int enter_flight(struct flight *flight, MPI_Request *handle)
 }
 
 /* On the board: answers why not. The step there is taken, whatever becomes of it. */
-static enum shunt_reason start_flight(struct flight *flight, struct shunt_board *board, const struct shunt_task *task,
-                                      const struct shunt_progress *progress)
+static enum shunt_reason start_flight(struct flight *flight, struct shunt_board *board, const struct shunt_task *task)
 {
     enum shunt_reason reason;
 
     if (!shunt_aside_keep(task, &flight->aside)) {
-        shunt_board_pass(board);
+        pass(board);
         return SHUNT_REASON_CONTEXT;
     }
-    return shunt_coll_start(shunt_life_arena(), board, task, progress, &flight->start, &reason) == SHUNT_OK
+    return shunt_coll_start(shunt_life_arena(), board, task, &flight->start, &reason) == SHUNT_OK
                ? SHUNT_REASON_NONE
                : reason;
 }
@@ -454,12 +483,11 @@ static enum shunt_reason start_flight(struct flight *flight, struct shunt_board 
 static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct shunt_task *task, int *rc,
                   enum shunt_reason *reason)
 {
-    struct shunt_progress progress = shunt_device_progress(call);
     struct flight *flight = make_nonblocking(call, task);
 
     if (!flight) {
         *reason = SHUNT_REASON_PEER_VETO;
-        shunt_comm_pass(comm);
+        shunt_hook_coll(call);
         return false;
     }
     if (comm->size == 1) {
@@ -470,7 +498,7 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
             *reason = SHUNT_REASON_CONTEXT;
         }
     } else {
-        *reason = start_flight(flight, comm->board, task, &progress);
+        *reason = start_flight(flight, comm->board, task);
     }
     if (*reason != SHUNT_REASON_NONE) {
         shunt_kept_release(&flight->kept);
@@ -494,7 +522,7 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
     *reason = SHUNT_REASON_NO_ALGORITHM;
     if (!comm || !shunt_device_task(call, comm, &spans, &task, reason)) {
         if (comm)
-            shunt_comm_pass(comm);
+            shunt_hook_coll(call);
         return false;
     }
     if (shunt_life_arena())
@@ -503,7 +531,7 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
         *reason = comm->reason;
     if (*reason == SHUNT_REASON_NONE)
         return begin(call, comm, &task, rc, reason);
-    shunt_comm_pass(comm);
+    shunt_hook_coll(call);
     return false;
 }
 
@@ -512,18 +540,17 @@ bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *rea
 /* On the GPUs; answers why not. */
 static enum shunt_reason try_start(struct flight *flight, struct shunt_repeat *repeat)
 {
-    struct shunt_progress progress = shunt_device_progress(&repeat->call);
     struct shunt_task *task = &repeat->task;
 
     if (repeat->reason != SHUNT_REASON_NONE)
         return repeat->reason;
     if (!shunt_device_again(task)) {
-        shunt_board_pass(repeat->comm.board);
+        pass(repeat->comm.board);
         return SHUNT_REASON_MIXED_BUFFERS;
     }
     flight->bytes = task->count * shunt_type_size(task->type);
     if (repeat->comm.size > 1)
-        return start_flight(flight, repeat->comm.board, task, &progress);
+        return start_flight(flight, repeat->comm.board, task);
     if (!shunt_device_copy(task))
         return SHUNT_REASON_CONTEXT;
     flight->stage = ENDED;

@@ -301,9 +301,11 @@ bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept)
             return true;
         device = reason != SHUNT_REASON_NONE;
     } else {
+        shunt_flights_before(call->comm);
         shunt_hook_coll(call);
     }
-    shunt_flights_before(call->comm);
+    if (device)
+        shunt_flights_before(call->comm);
     done = device && stage_issue(call, reason, rc, kept);
     shunt_float16_replace(call);
     return done;

@@ -64,6 +64,8 @@ struct shunt_repeat *shunt_repeat_make(const struct shunt_call *call)
     struct shunt_comm *comm = shunt_comm_get(call->comm);
     struct shunt_repeat *repeat = calloc(1, sizeof *repeat);
 
+    if (__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0)
+        shunt_flights_meet(call->comm);
     if (!repeat) {
         if (comm)
             shunt_comm_pass(comm);

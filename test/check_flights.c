@@ -254,6 +254,52 @@ static void alone(void)
     free_pair(&pair);
 }
 
+/* ---- ranks that have not met on the GPUs ---- */
+
+/* Several that wait for that, then a blocking one, which waits for those. */
+static void unmet(void)
+{
+    struct pair pairs[4], last;
+    MPI_Request requests[4];
+
+    make_pair(&last, 10);
+    for (int i = 0; i < 4; i++)
+        make_pair(&pairs[i], 10 + 100 * i);
+    set_all(&last.send, last.n, rank);
+    nap(40 * rank);
+    for (int i = 0; i < 4; i++)
+        start(&pairs[i], i, MPI_COMM_WORLD, &requests[i]);
+    MPI_Allreduce(last.send.base, last.recv.base, last.n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK(good(&last, 0));
+    MPI_Waitall(4, requests, ignored_statuses);
+    for (int i = 0; i < 4; i++) {
+        CHECK(good(&pairs[i], i));
+        free_pair(&pairs[i]);
+    }
+    free_pair(&last);
+}
+
+/* Collectives of the host come before they have met. */
+static void parted(void)
+{
+    struct pair pairs[2];
+    MPI_Request requests[2];
+    int all = 0;
+
+    for (int i = 0; i < 2; i++)
+        make_pair(&pairs[i], 500);
+    start(&pairs[0], 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Allreduce(&rank, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    start(&pairs[1], 2, MPI_COMM_WORLD, &requests[1]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Waitall(2, requests, ignored_statuses);
+    CHECK(all == sum_of(0));
+    for (int i = 0; i < 2; i++) {
+        CHECK(good(&pairs[i], i + 1));
+        free_pair(&pairs[i]);
+    }
+}
+
 /* ---- ways to end ---- */
 
 static void end_all(int way, MPI_Request *requests, int n)
@@ -475,11 +521,15 @@ static void nothing(void)
 {
 }
 
-/* All but one part begin when the ranks have met. */
+/* Most parts begin when the ranks have met. */
 static void begin(const char *what)
 {
-    if (strcmp(what, "first") != 0)
-        meet();
+    static const char *const strangers[] = { "first", "unmet", "parted", "lone" };
+
+    for (size_t i = 0; i < sizeof strangers / sizeof *strangers; i++)
+        if (strcmp(what, strangers[i]) == 0)
+            return;
+    meet();
 }
 
 int main(int argc, char **argv)
@@ -488,6 +538,7 @@ int main(int argc, char **argv)
         { "many", many },   { "crossed", crossed }, { "late", late },   { "order", order },     { "blocked", blocked },
         { "alone", alone }, { "ways", ways },       { "freed", freed }, { "threads", threads }, { "death", death },
         { "orphans", orphans }, { "first", late }, { "flat", flat }, { "left", left_over }, { "meet", nothing },
+        { "unmet", unmet }, { "parted", parted }, { "lone", alone },
     };
 
     if (argc > 2)

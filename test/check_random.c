@@ -534,15 +534,6 @@ static void make_types(void)
     }
 }
 
-/* The ranks meet on the GPUs: for those that come late to that, calls that do not wait are staged. */
-static void meet(void)
-{
-    char *memory = memory_of(1, 'D');
-
-    gpu_copy(memory, got, 4);
-    MPI_Allreduce(MPI_IN_PLACE, memory, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-}
-
 int main(int argc, char **argv)
 {
     int only = -1;
@@ -562,8 +553,6 @@ int main(int argc, char **argv)
     gpu_start(gpu_local_rank());
     make_types();
     make_places();
-    if (form == NONBLOCKING)
-        meet();
     for (long i = first; i < first + number; i++) {
         struct test test;
         draw_test(i, only, &test);

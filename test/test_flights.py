@@ -50,9 +50,23 @@ def test_without_calls_of_mpi(family):
 
 
 def test_ranks_that_have_not_met(family):
-    """A call that does not wait does not wait for a rank's first use of a GPU either, or not for long."""
-    result = fly(family, 2, "first")
-    assert result.stats.gpu + result.stats.paths["staged"] == 28, str(result)
+    """A call that does not wait does not wait for a rank's first use of a GPU either: it goes on when the ranks have met."""
+    all_flew(fly(family, 2, "first"))
+
+
+@pytest.mark.sanitize
+@pytest.mark.parametrize("what", ["unmet", "lone"])
+def test_going_on_when_they_have_met(family, what):
+    """Without a call of MPI, and before a blocking collective that comes later."""
+    all_flew(fly(family, 2, what))
+
+
+@pytest.mark.parametrize("kinds", ["D", "DHD", "HD"])
+def test_parted_before_they_have_met(kinds):
+    """By a collective of the host, or since they never will."""
+    for what in ("parted", "unmet", "first"):
+        result = fly("openmpi", 3, what, kinds=kinds)
+        assert result.stats.paths["staged"] > 0 or what != "parted", str(result)
 
 
 @pytest.mark.sanitize

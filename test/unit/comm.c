@@ -43,6 +43,16 @@ MPI_Group shunt_life_world_group(void)
 
 int shunt_flights;
 
+void shunt_flights_meet(MPI_Comm comm)
+{
+    (void)comm;
+}
+
+void shunt_flights_part(MPI_Comm comm)
+{
+    (void)comm;
+}
+
 void shunt_flights_look(void)
 {
     fail_msg("nothing goes on here");
