@@ -14,6 +14,7 @@
 #include "mpi/aside.h"
 #include "mpi/copying.h"
 #include "mpi/device.h"
+#include "mpi/face.h"
 #include "mpi/float16.h"
 #include "mpi/image.h"
 #include "mpi/kept.h"
@@ -64,32 +65,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct flight *flight_of(struct shunt_request *request)
 {
     return (struct flight *)((char *)request - offsetof(struct flight, request));
-}
-
-/* ---- the face ---- */
-
-/* As hosts do for collectives. */
-static int query_face(void *state, MPI_Status *status)
-{
-    (void)state;
-    shunt_host.Status_set_elements(status, MPI_BYTE, 0);
-    shunt_host.Status_set_cancelled(status, 0);
-    status->MPI_SOURCE = 0;
-    status->MPI_TAG = 0;
-    return MPI_SUCCESS;
-}
-
-static int free_face(void *state)
-{
-    (void)state;
-    return MPI_SUCCESS;
-}
-
-static int cancel_face(void *state, int complete)
-{
-    (void)state;
-    (void)complete;
-    return MPI_ERR_REQUEST;
 }
 
 /* ---- what its request asks of it ---- */
@@ -416,7 +391,7 @@ static struct flight *make_flight(MPI_Comm comm, enum shunt_coll coll)
     flight->request = (struct shunt_request){ .kind = &kind, .comm = comm };
     flight->coll = coll;
     flight->copying.caller = pthread_self();
-    if (shunt_host.Grequest_start(query_face, free_face, cancel_face, NULL, &flight->face) == MPI_SUCCESS)
+    if (shunt_face_make(&flight->face) == MPI_SUCCESS)
         return flight;
     free(flight);
     return NULL;

@@ -25,6 +25,8 @@ mpi_sources += \
 	%reldir%/exchange.c \
 	%reldir%/exchange.h \
 	%reldir%/flatten.c \
+	%reldir%/face.c \
+	%reldir%/face.h \
 	%reldir%/flight.c \
 	%reldir%/flight.h \
 	%reldir%/flatten.h \

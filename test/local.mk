@@ -153,7 +153,7 @@ flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
 staging_sources = mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
 	mpi/aside.c mpi/covered.c mpi/device.c mpi/packed.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
-icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/copying.c mpi/flight.c mpi/kept.c $(staging_sources)
+icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/copying.c mpi/face.c mpi/flight.c mpi/kept.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
 comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/completion.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
