@@ -40,6 +40,8 @@ static struct {
     int slots[SHUNT_KRANKS];
     struct shunt_exchange exchange;
     char *outs[SHUNT_KRANKS];
+    bool differ; /* its slices do, and are those of `spans` */
+    struct shunt_spans spans;
     uint32_t orders; /* that it has been given */
     uint32_t misses, next_rest;
 } linger;
@@ -190,6 +192,17 @@ static bool grid_suits(const struct shunt_ll_args *args, const struct shunt_plan
            threads <= linger.threads;
 }
 
+/* An order has no room for slices that differ: they must be those that the kernel was launched with. */
+static bool spans_suit(const struct shunt_plan *plan)
+{
+    const struct shunt_spans *spans = plan->spans;
+
+    if (spans == NULL || !linger.differ)
+        return spans == NULL && !linger.differ;
+    return memcmp(spans->in, linger.spans.in, plan->n * sizeof *spans->in) == 0 &&
+           memcmp(spans->out, linger.spans.out, plan->n * sizeof *spans->out) == 0;
+}
+
 /* The same kernel for the same ranks, of which each sends and receives as before. */
 static bool suits(const struct shunt_ll_args *args, const struct shunt_launch *launch)
 {
@@ -199,7 +212,7 @@ static bool suits(const struct shunt_ll_args *args, const struct shunt_launch *l
            launch->op == linger.op && plan->n == linger.n && plan->me == linger.me &&
            memcmp(launch->slots, linger.slots, plan->n * sizeof *linger.slots) == 0 &&
            memcmp(&args->exchange, &linger.exchange, sizeof linger.exchange) == 0 &&
-           memcmp(args->outs, linger.outs, sizeof linger.outs) == 0 &&
+           memcmp(args->outs, linger.outs, sizeof linger.outs) == 0 && spans_suit(plan) &&
            grid_suits(args, plan, launch->threads);
 }
 
@@ -230,12 +243,8 @@ bool shunt_linger_serve(struct shunt_device *device, struct shunt_launch *launch
 
 void shunt_linger_args(const struct shunt_launch *launch, struct shunt_linger_args *args)
 {
-    /*
-     * The CPU may have no access to managed memory while any kernel runs (concurrentManagedAccess). And an order has no
-     * room for slices that differ.
-     */
-    bool may = launch->launches == 0 && !launch->managed && !(launch->plan->flags & SHUNT_PLAN_HOSTED) &&
-               launch->plan->spans == NULL;
+    /* The CPU may have no access to managed memory while any kernel runs (concurrentManagedAccess). */
+    bool may = launch->launches == 0 && !launch->managed && !(launch->plan->flags & SHUNT_PLAN_HOSTED);
 
     /* One number is left out: the kernel before may have told its blocks to leave under the next one. */
     linger.sequence++;
@@ -265,5 +274,8 @@ void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt
     memcpy(linger.slots, launch->slots, linger.n * sizeof *linger.slots);
     linger.exchange = args->exchange;
     memcpy(linger.outs, args->outs, sizeof linger.outs);
+    linger.differ = launch->plan->spans != NULL;
+    if (linger.differ)
+        linger.spans = *launch->plan->spans;
     atomic_store_explicit(&linger.alive, true, memory_order_relaxed);
 }

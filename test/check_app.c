@@ -449,6 +449,76 @@ static void bursts(void)
     MPI_Comm_free(&comms[1]);
 }
 
+enum { ROW = 64, ROWS_PLACES = 4 };
+
+/* Rank r sends rank q 1 + (r + q) % 3 ints of a row, one apart in every other call; each of 4 places gets those of the last such call. */
+static void call_rows(struct gpu_block *send, struct gpu_block *recv, int i, int shift)
+{
+    int counts[16], at[16];
+    size_t bytes = (size_t)sum_size * ROW * sizeof(int);
+
+    for (int q = 0; q < sum_size; q++) {
+        counts[q] = 1 + (sum_rank + q) % 3;
+        at[q] = q * ROW + shift * (i / 2 % 2);
+    }
+    MPI_Alltoallv(send->base + i % 2 * bytes, counts, at, MPI_INT, recv->base + i % ROWS_PLACES * bytes, counts, at, MPI_INT,
+                  MPI_COMM_WORLD);
+}
+
+static int sent(int from, int to, int element, int which)
+{
+    return 1 + which + 2 * (element + ROW * (to + 16 * from));
+}
+
+static void check_rows(const int *got, int shift)
+{
+    for (int i = 0; i < ROWS_PLACES; i++) {
+        for (int q = 0; q < sum_size; q++) {
+            for (int k = 0; k < ROW; k++) {
+                int first = shift * (i / 2 % 2), n = 1 + (sum_rank + q) % 3;
+                int wanted = k < first || k >= first + n ? 0 : sent(q, sum_rank, k, i % 2);
+                if (got[(i * sum_size + q) * ROW + k] != wanted)
+                    sum_fail("a row is wrong");
+            }
+        }
+    }
+}
+
+/* Blocks that differ, in a burst: first of one layout, then of two in turns, and with blocks of one size between them. */
+static void row_bursts(void)
+{
+    struct gpu_block send, recv;
+    struct sum sum;
+    size_t n = (size_t)sum_size * ROW, bytes = n * sizeof(int);
+    int *host = calloc(ROWS_PLACES, bytes);
+
+    gpu_alloc(&send, 'D', 2 * bytes);
+    gpu_alloc(&recv, 'D', ROWS_PLACES * bytes);
+    sum_make(&sum, 'D', SUM_SMALL);
+    sum_fill(&sum);
+    for (size_t i = 0; i < 2 * n; i++)
+        host[i] = sent(sum_rank, (int)(i / ROW) % sum_size, (int)i % ROW, i >= n);
+    gpu_copy(send.base, host, 2 * bytes);
+    for (int round = 0; round < 4; round++) {
+        memset(host, 0, ROWS_PLACES * bytes);
+        gpu_copy(recv.base, host, ROWS_PLACES * bytes);
+        for (int i = 0; i < 60; i++) {
+            if (i == 30 && round % 3 == sum_rank)
+                usleep(3000);
+            call_rows(&send, &recv, i, round % 2);
+            if (round >= 2 && i % 5 == 0)
+                sum_call(&sum, MPI_COMM_WORLD);
+        }
+        gpu_copy(host, recv.base, ROWS_PLACES * bytes);
+        check_rows(host, round % 2);
+    }
+    sum_check(&sum);
+    sum_free(&sum);
+    gpu_free(&send);
+    gpu_free(&recv);
+    free(host);
+}
+
 /* One thread of rank 0 frees device memory while the ranks call without a pause until it is through. */
 static void *free_in_thread(void *context)
 {
@@ -488,6 +558,7 @@ int main(int argc, char **argv)
 {
     static const struct sum_mode modes[] = {
         {"bursts", bursts},
+        {"row-bursts", row_bursts},
         {"burst-and-free", burst_and_free},
         {"unsynchronized", unsynchronized},
         {"captures", captures},

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Kernels that wait for the next call."""
+import re
+
 import pytest
 
 from harness import Block, mpirun
@@ -18,6 +20,14 @@ def test_kernels_that_linger(family, ranks):
     """They do most of the calls of a burst, right, also when sizes and communicators change and a rank is late."""
     result = bursts(family, ranks, SHUNT_LINGER="on").ran("gpu")
     assert result.stats.lingered > result.stats.gpu // 10, str(result)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_blocks_that_differ(family, ranks):
+    """A kernel lingers for calls with the same counts and displacements; another layout is launched."""
+    result = mpirun(family, ranks, "check_app", "row-bursts", settings={**SLOW, "SHUNT_LINGER": "on"}).ran("gpu")
+    found = re.search(r"alltoallv: (\d+) without a launch", result.err)
+    assert found and int(found[1]) > 60 * ranks // 2, str(result)
 
 
 def test_no_kernel_lingers(family):

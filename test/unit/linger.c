@@ -225,13 +225,15 @@ static void every_operation_once(void **state)
 static void only_what_it_was_launched_for(void **state)
 {
     static const int others[2] = {0, 2};
+    static const struct shunt_spans spans = {.in[1] = {16, 8}, .out[1] = {0, 4}}, moved = {.in[1] = {24, 8}, .out[1] = {0, 4}};
 
     (void)state;
     conf.linger = ON;
-    for (int difference = 0; difference < 6; difference++) {
+    for (int difference = 0; difference < 9; difference++) {
         struct call call;
         uint64_t ticket = atomic_load(&done) + 1;
         make_call(&call, ticket);
+        call.plan.spans = difference >= 7 ? &spans : NULL;
         start(&call, 1);
         finish(ticket);
         make_call(&call, ++ticket);
@@ -242,10 +244,33 @@ static void only_what_it_was_launched_for(void **state)
         case 3: call.plan.blocks = 2; break;
         case 4: call.launch.managed = true; break;
         case 5: call.launch.launches = 1; break;
+        case 6: call.plan.spans = &spans; break;
+        case 7: call.plan.spans = &moved; break;
+        case 8: break;
         }
         assert_false(shunt_linger_serve(&device, &call.launch, &call.args));
         assert_false(shunt_linger_maybe());
     }
+}
+
+/* Slices that differ are those of the kernel, wherever they are kept. */
+static void slices_as_before(void **state)
+{
+    struct shunt_spans spans = {.in[1] = {16, 8}, .out[1] = {0, 4}}, same = spans;
+    bool taken = false;
+
+    (void)state;
+    conf.linger = ON;
+    same.in[2].bytes = 1; /* of no rank */
+    for (unsigned i = 0; i < OPERATIONS && !taken; i++) {
+        struct call call;
+        uint64_t ticket = atomic_load(&done) + 1;
+        make_call(&call, ticket);
+        call.plan.spans = i % 2 == 0 ? &spans : &same;
+        taken = start(&call, i);
+        finish(ticket);
+    }
+    assert_true(taken);
 }
 
 /* A kernel that is slow to leave finds the order after all, does it, and ends while the driver is being asked for it. */
@@ -367,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_operation_once, set_up, quit),
         cmocka_unit_test_setup_teardown(only_what_it_was_launched_for, set_up, quit),
+        cmocka_unit_test_setup_teardown(slices_as_before, set_up, quit),
         cmocka_unit_test_setup_teardown(kernel_that_ends_meanwhile, set_up, quit),
         cmocka_unit_test_setup_teardown(when_they_linger, set_up, quit),
         cmocka_unit_test_setup_teardown(vain_windows, set_up, quit),
