@@ -11,7 +11,13 @@
 #include "coll/combine.h"
 #include "coll/hier_inner.h"
 
-enum { PIECE_MIN = 128 * 1024, PIECE_MAX = 16 * 1024 * 1024, PARALLEL_BYTES = 256 * 1024 };
+enum {
+    PIECE_MIN = 128 * 1024,
+    PIECE_MAX = 16 * 1024 * 1024,
+    PAIR_MIN = 16 * 1024, /* where all other ranks get one at a time */
+    PIECES = 4,           /* that a chunk has room for */
+    PARALLEL_BYTES = 256 * 1024,
+};
 
 /* ---- opening ---- */
 
@@ -40,22 +46,17 @@ static enum shunt_status open_boards(struct shunt_hier *h, struct shunt_arena *a
     return status;
 }
 
-/* Whom this rank deals with: its node, and its counterpart on each other node. */
-static enum shunt_status find_peers(struct shunt_hier *h)
+/* Whom this rank may deal with: on its node all, on others its counterpart, or who looks after it there. */
+static enum shunt_status find_friends(struct shunt_hier *h)
 {
     const struct shunt_team *team = &h->team;
-    int place = team->place[team->me];
 
-    h->peers = malloc((size_t)team->nodes * sizeof *h->peers);
     h->friends = malloc((size_t)team->n * sizeof *h->friends);
-    if (h->peers == NULL || h->friends == NULL)
+    if (h->friends == NULL)
         return SHUNT_ERR_MEMORY;
-    for (int i = 0; i < team->size[h->node]; i++)
-        h->friends[h->nfriends++] = shunt_team_rank(team, h->node, i);
-    for (int node = 0; node < team->nodes && place < team->least; node++) {
-        int rank = shunt_team_rank(team, node, place);
-        h->peers[node] = team->world[rank];
-        if (node != h->node)
+    for (int rank = 0; rank < team->n; rank++) {
+        const int node = team->node[rank], place = team->place[rank];
+        if (node == h->node || place == h->place % team->size[node] || h->place == place % h->places)
             h->friends[h->nfriends++] = rank;
     }
     return SHUNT_OK;
@@ -71,7 +72,7 @@ enum shunt_status shunt_hier_open(struct shunt_arena *arena, struct shunt_key ke
     h->arena = arena;
     h->key = key;
     enum shunt_status status = shunt_team_make(n, me, world, &h->team);
-    if (status == SHUNT_OK && h->team.nodes > SHUNT_ACROSS_NODES)
+    if (status == SHUNT_OK && h->team.nodes > HIER_NODES)
         status = SHUNT_PASS;
     if (status == SHUNT_OK) {
         h->node = h->team.node[me];
@@ -80,7 +81,7 @@ enum shunt_status shunt_hier_open(struct shunt_arena *arena, struct shunt_key ke
         status = open_boards(h, arena, key);
     }
     if (status == SHUNT_OK)
-        status = find_peers(h);
+        status = find_friends(h);
     if (status == SHUNT_OK)
         status = shunt_consent_open(&h->team, key, h->board, &h->consent);
     if (status == SHUNT_OK)
@@ -97,7 +98,6 @@ void shunt_hier_close(struct shunt_hier *hier)
     shunt_board_close(hier->inner);
     shunt_board_close(hier->board);
     shunt_team_drop(&hier->team);
-    free(hier->peers);
     free(hier->friends);
     free(hier);
 }
@@ -117,10 +117,11 @@ static bool fail(struct hier_op *op)
     return false;
 }
 
-void hier_look(struct hier_op *op)
+/* See whether chunks have come further. */
+static void look(struct hier_op *op)
 {
     for (int i = 0; i < HIER_LANES; i++)
-        shunt_across_advance(&op->lane[i].across);
+        hier_lane_look(op, &op->lane[i]);
 }
 
 bool hier_wait(struct hier_op *op)
@@ -128,98 +129,35 @@ bool hier_wait(struct hier_op *op)
     if (shunt_consent_failed(op->hier->consent))
         return fail(op);
     bool busy = shunt_net_progress();
-    hier_look(op);
+    look(op);
     if (!busy)
         shunt_wait_a_little(&op->waiter);
     return true;
 }
 
-/* What this rank has of a chunk: `count` elements from `at` on. */
-static void find_part(const struct hier_op *op, struct hier_lane *lane, uint64_t chunk)
+static bool begin_chunk(struct hier_op *op, uint64_t chunk)
 {
-    const struct shunt_hier *h = op->hier;
+    struct hier_lane *lane = &op->lane[chunk % HIER_LANES];
     const uint64_t at = chunk * op->chunk;
 
+    hier_lane_clear(lane);
     lane->chunk = chunk;
     lane->at = at;
     lane->count = op->count - at < op->chunk ? op->count - at : op->chunk;
-    lane->split = h->places > 1 && h->team.least == h->team.most && lane->count % (uint64_t)h->places == 0 &&
-                  lane->count * op->size >= HIER_SPLIT_BYTES;
-    lane->root = (int)(chunk % (uint64_t)h->team.least);
-    hier_part_of(op, lane, h->place, &lane->own_at, &lane->own_count);
+    hier_plans[op->task->coll].write(op, lane);
+    return hier_lane_begin(op, lane) || fail(op);
 }
 
-void hier_part_of(const struct hier_op *op, const struct hier_lane *lane, int place, uint64_t *at, uint64_t *count)
-{
-    *at = lane->at;
-    *count = 0;
-    if (lane->split) {
-        *count = lane->count / (uint64_t)op->hier->places;
-        *at += (uint64_t)place * *count;
-    } else if (lane->root == place) {
-        *count = lane->count;
-    }
-}
-
-/* Bring it to host memory, and begin to add it up over the nodes. */
-static bool begin_across(struct hier_op *op, struct hier_lane *lane, const char *from)
-{
-    struct shunt_net_tag tag = hier_tag(op, lane, 0);
-
-    if (!lane->by_host && shunt_stage_out(lane->data, from, lane->own_count * op->size) != SHUNT_OK)
-        return fail(op);
-    return shunt_across_begin(&lane->across, lane->data, lane->own_count, tag) || fail(op);
-}
-
-static bool start_chunk(struct hier_op *op, uint64_t chunk)
-{
-    struct hier_lane *lane = &op->lane[chunk % HIER_LANES];
-    const struct shunt_hier *h = op->hier;
-
-    find_part(op, lane, chunk);
-    lane->by_host = false;
-    if (lane->own_count > 0 && (lane->data = shunt_bounce_get(lane->own_count * op->size)) == NULL)
-        return fail(op);
-    if (h->places > 1 && !hier_gather(op, lane))
-        return fail(op);
-    if (lane->own_count == 0)
-        return true;
-    const char *base = h->places > 1 ? op->task->recv : op->task->send;
-    return begin_across(op, lane, base + lane->own_at * op->size);
-}
-
-static bool finish_chunk(struct hier_op *op, uint64_t chunk)
-{
-    struct hier_lane *lane = &op->lane[chunk % HIER_LANES];
-    char *recv = op->task->recv;
-
-    if (lane->own_count > 0) {
-        enum shunt_across_state state;
-        while ((state = shunt_across_advance(&lane->across)) < SHUNT_ACROSS_DONE)
-            if (!hier_wait(op))
-                return false;
-        if (state == SHUNT_ACROSS_FAILED ||
-            shunt_stage_in(recv + lane->own_at * op->size, lane->data, lane->own_count * op->size) != SHUNT_OK)
-            return fail(op);
-    }
-    if (op->hier->places > 1 && !hier_spread(op, lane))
-        return fail(op);
-    if (lane->data != NULL)
-        shunt_bounce_put(lane->data, lane->own_count * op->size);
-    lane->data = NULL;
-    return true;
-}
-
-/* While the sums of some chunks are on their way, the next ones begin. */
+/* While some chunks are on their way, the next ones begin. */
 static bool run_chunks(struct hier_op *op)
 {
     const uint64_t chunks = (op->count + op->chunk - 1) / op->chunk, ahead = HIER_LANES - 1;
 
     for (uint64_t c = 0; c < chunks + ahead; c++) {
-        if (c < chunks && !start_chunk(op, c))
+        if (c < chunks && !begin_chunk(op, c))
             return false;
-        if (c >= ahead && !finish_chunk(op, c - ahead))
-            return false;
+        if (c >= ahead && !hier_lane_finish(op, &op->lane[(c - ahead) % HIER_LANES]))
+            return fail(op);
     }
     return true;
 }
@@ -229,46 +167,52 @@ static void poke(void *context)
     struct hier_op *op = context;
 
     shunt_net_progress();
-    hier_look(op);
+    look(op);
     if (op->outer != NULL)
         op->outer->poke(op->outer->context);
 }
 
-static enum shunt_status run_op(struct shunt_hier *h, const struct shunt_task *task, const struct shunt_progress *outer,
-                                const struct shunt_brief *brief, uint64_t sequence)
+/* Elements of a chunk: each rank of a node takes a piece of a vector, or a piece of each block. */
+static uint64_t choose_chunk(const struct shunt_hier *h, const struct hier_plan *plan, uint64_t size, uint32_t piece)
 {
-    struct hier_op *op = calloc(1, sizeof *op);
-    const uint64_t size = shunt_type_size(task->type), total = task->count * size;
-    const bool parallel = total >= PARALLEL_BYTES && !shunt_arena_crowded();
+    const bool equal = h->team.least == h->team.most;
 
-    if (op == NULL) {
-        shunt_consent_fail(h->consent);
-        return SHUNT_ERR_MEMORY;
+    return piece / size * (uint64_t)(plan->slices && equal ? h->places : 1);
+}
+
+/* Where it has failed UCX may still look at its parts, and at its host memory, so these stay. */
+static enum shunt_status end_op(struct hier_op *op, bool done)
+{
+    if (!done) {
+        shunt_board_pass(op->hier->inner); /* who waits for us there goes on, and finds that it has failed */
+        shunt_spare_abandon(&op->spare);
+        return SHUNT_ERR_DEAD;
     }
-    *op = (struct hier_op){ .hier = h, .task = task, .outer = outer, .count = task->count, .size = size, .sequence = sequence };
-    op->progress = (struct shunt_progress){ poke, op };
-    op->waiter = (struct shunt_waiter){ .arena = h->arena, .board = h->inner, .progress = outer };
-    op->chunk = brief->piece / size * (uint64_t)(h->team.least == h->team.most ? h->places : 1);
-    for (int i = 0; i < HIER_LANES; i++) {
-        struct shunt_across *across = &op->lane[i].across;
-        *across = (struct shunt_across){ .n = h->team.nodes, .me = h->node, .peers = h->peers, .type = task->type, .op = task->op };
-    }
+    shunt_spare_give(&op->spare);
+    for (int i = 0; i < HIER_LANES; i++)
+        hier_lane_drop(&op->lane[i]);
+    free(op);
+    return SHUNT_OK;
+}
+
+static enum shunt_status run_op(struct hier_op *op, const struct shunt_brief *brief)
+{
+    const struct shunt_hier *h = op->hier;
+    const bool parallel = op->count * op->size >= PARALLEL_BYTES && !shunt_arena_crowded();
+
+    op->chunk = choose_chunk(h, &hier_plans[op->task->coll], op->size, brief->piece);
     shunt_net_attend(parallel);
     bool done = run_chunks(op);
     shunt_net_leave(parallel);
-    if (!done)
-        shunt_board_pass(h->inner); /* who waits for us there goes on, and finds that it has failed */
-    for (int i = 0; i < HIER_LANES; i++)
-        shunt_across_drop(&op->lane[i].across);
-    if (done) /* else UCX may still look at parts of it, and at the data of its lanes */
-        free(op);
-    return done ? SHUNT_OK : SHUNT_ERR_DEAD;
+    return end_op(op, done);
 }
 
 /* Why this rank does not even ask. */
 static enum shunt_reason find_obstacle(const struct shunt_hier *h, const struct shunt_task *task)
 {
-    if (task->coll != SHUNT_COLL_ALLREDUCE || !shunt_combine_can(task->type, task->op))
+    const bool combines = shunt_coll_has(task->coll, SHUNT_TRAIT_COMBINES);
+
+    if (hier_plans[task->coll].write == NULL || task->spans != NULL || (combines && !shunt_combine_can(task->type, task->op)))
         return SHUNT_REASON_SEVERAL_NODES;
     if (task->neutral || task->count == 0)
         return SHUNT_REASON_NEUTRAL;
@@ -276,19 +220,57 @@ static enum shunt_reason find_obstacle(const struct shunt_hier *h, const struct 
         return SHUNT_REASON_MIXED_BUFFERS;
     if (((uintptr_t)task->send | (uintptr_t)task->recv) % shunt_type_align(task->type) != 0)
         return SHUNT_REASON_ALIGNMENT;
-    if (shunt_conf->reproducible && h->team.most > 1)
+    if (combines && shunt_conf->reproducible && h->team.most > 1)
         return SHUNT_REASON_NODE_ORDER;
     return SHUNT_REASON_NONE;
 }
 
-static uint32_t choose_piece(const struct shunt_hier *h, uint64_t bytes)
+static uint32_t largest_piece(void)
 {
-    uint64_t most = shunt_conf->stage_chunk < PIECE_MIN ? PIECE_MIN : shunt_conf->stage_chunk;
-    uint64_t piece = bytes / HIER_LANES / (uint64_t)h->team.least;
+    uint64_t most = shunt_conf->stage_chunk;
 
-    most = most > PIECE_MAX ? PIECE_MAX : most;
+    return (uint32_t)(most < PIECE_MIN ? PIECE_MIN : most > PIECE_MAX ? PIECE_MAX : most);
+}
+
+/* Bytes in which this rank's part goes over the network, or each block: small enough that several are under way. */
+static uint32_t choose_piece(const struct shunt_hier *h, const struct shunt_task *task)
+{
+    const struct hier_plan *plan = &hier_plans[task->coll];
+    const uint64_t bytes = task->count * shunt_type_size(task->type), most = largest_piece();
+    uint64_t piece = bytes / HIER_LANES / (uint64_t)(plan->slices ? h->team.least : 1);
+
     piece = piece < PIECE_MIN ? PIECE_MIN : piece > most ? most : piece;
+    if (plan->pairs) /* all of them have to be there at a time */
+        piece = piece / (uint64_t)h->team.n < PAIR_MIN ? PAIR_MIN : piece / (uint64_t)h->team.n;
     return (uint32_t)(piece & ~(uint64_t)4095);
+}
+
+/* Ready to go; NULL: there is no memory. */
+static struct hier_op *make_op(struct shunt_hier *h, const struct shunt_task *task, const struct shunt_progress *outer)
+{
+    const bool device = hier_plans[task->coll].device && h->places > 1;
+    const size_t piece = largest_piece();
+    struct hier_op *op = calloc(1, sizeof *op);
+
+    if (op == NULL)
+        return NULL;
+    op->hier = h;
+    op->task = task;
+    op->outer = outer;
+    op->count = task->count;
+    op->size = shunt_type_size(task->type);
+    op->progress = (struct shunt_progress){ poke, op };
+    op->waiter = (struct shunt_waiter){ .arena = h->arena, .board = h->inner, .progress = outer };
+    if (shunt_spare_take(task->send, HIER_LANES * PIECES * piece, device ? piece * (size_t)h->places : 0, &op->spare))
+        return op;
+    free(op);
+    return NULL;
+}
+
+static void drop_op(struct hier_op *op)
+{
+    shunt_spare_give(&op->spare);
+    free(op);
 }
 
 /* Once: does this rank hear those that it deals with? False: one of them has ended, now or before. */
@@ -304,31 +286,44 @@ static bool meet(struct shunt_hier *h, struct shunt_waiter *w)
     return status != SHUNT_ERR_DEAD;
 }
 
+/* What can fail without harm. *op: what is to be run. */
+static enum shunt_status prepare(struct shunt_hier *h, const struct shunt_task *task, const struct shunt_progress *progress,
+                                 struct shunt_waiter *w, struct hier_op **op, enum shunt_reason *reason)
+{
+    *reason = find_obstacle(h, task);
+    /* Without a step: others of the node would take this rank for one on the host, and not yet know better. */
+    if (*reason == SHUNT_REASON_NONE && !meet(h, w))
+        return SHUNT_ERR_DEAD;
+    if (*reason == SHUNT_REASON_NONE && h->deaf)
+        *reason = SHUNT_REASON_NO_NETWORK;
+    *op = *reason == SHUNT_REASON_NONE ? make_op(h, task, progress) : NULL;
+    if (*reason == SHUNT_REASON_NONE && *op == NULL)
+        *reason = SHUNT_REASON_NO_DEVICE_MEMORY;
+    return *op != NULL ? SHUNT_OK : SHUNT_PASS;
+}
+
 enum shunt_status shunt_hier_run(struct shunt_hier *hier, const struct shunt_task *task, const struct shunt_progress *progress,
                                  struct shunt_outcome *outcome)
 {
     struct shunt_waiter w = { .arena = hier->arena, .board = hier->board, .progress = progress };
-    struct shunt_brief brief = { task->coll, task->type, task->op, task->root, task->count,
-                                 choose_piece(hier, task->count * shunt_type_size(task->type)), 0 };
     const struct shunt_post post = {
         .coll = task->coll, .count = task->count, .type = task->type, .op = task->op, .root = task->root
     };
-    uint64_t sequence;
+    struct hier_op *op;
 
-    *outcome = (struct shunt_outcome){ .algo = SHUNT_NAME_hier, .reason = find_obstacle(hier, task) };
-    /* Without a step: others of the node would take this rank for one on the host, and not yet know better. */
-    if (outcome->reason == SHUNT_REASON_NONE && !meet(hier, &w))
-        return SHUNT_ERR_DEAD;
-    if (outcome->reason == SHUNT_REASON_NONE && hier->deaf)
-        outcome->reason = SHUNT_REASON_NO_NETWORK;
-    if (outcome->reason != SHUNT_REASON_NONE) {
+    *outcome = (struct shunt_outcome){ .algo = SHUNT_NAME_hier };
+    enum shunt_status status = prepare(hier, task, progress, &w, &op, &outcome->reason);
+    if (status == SHUNT_PASS)
         shunt_board_pass(hier->board);
-        return SHUNT_PASS;
-    }
+    if (status != SHUNT_OK)
+        return status;
+    struct shunt_brief brief = { task->coll, task->type, task->op, task->root, task->count, choose_piece(hier, task), 0 };
     shunt_net_attend(false);
-    enum shunt_status status = shunt_consent_reach(hier->consent, &w, &post, &brief, &sequence, &outcome->reason);
+    status = shunt_consent_reach(hier->consent, &w, &post, &brief, &op->sequence, &outcome->reason);
     if (status == SHUNT_OK)
-        status = run_op(hier, task, progress, &brief, sequence);
+        status = run_op(op, &brief);
+    else
+        drop_op(op);
     shunt_net_leave(false);
     if (status != SHUNT_OK && status != SHUNT_PASS)
         shunt_warn("net", "a rank of the communicator is lost, or could not go on");

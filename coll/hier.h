@@ -2,10 +2,9 @@
 /*
  * Collectives of communicators over several nodes: inside each node on the GPUs, between nodes over UCX, inside again.
  *
- * The vector goes in chunks. Of each, the ranks of a node add theirs on the GPUs, as an ordinary operation on a board of
- * the node: each gets a slice (all nodes have as many ranks), or one gets all, in turns. What it has got it brings to host memory and adds up with
- * its counterparts on the other nodes (across.h); then the node's ranks spread the sum, again by an ordinary operation. No GPU ever
- * waits for another node. Where the GPUs of a node cannot do their part, its ranks do it over UCX, too.
+ * An operation goes in chunks. What a rank does for one says a table of plans (hier_plans.c): ordinary operations on a board of the
+ * node's ranks, copies to and from host memory, and messages between it and ranks of other nodes (hier_steps.c). No GPU ever
+ * waits for another node. Where the GPUs of a node cannot do their part, its ranks do it over UCX, too (hier_node.c).
  */
 #ifndef SHUNT_COLL_HIER_H
 #define SHUNT_COLL_HIER_H

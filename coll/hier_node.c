@@ -1,105 +1,98 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * What the ranks of one node do in an operation over several: ordinary operations on the GPUs, which all of them run in the same order.
- * What cannot run there (all of the node find that out alike) goes through host memory, from process to process over UCX.
+ * What cannot run there (all of the node find that out alike) goes through host memory, from process to process over UCX, as the
+ * exchange that it is: what goes to each rank, and what comes from it.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "coll/combine.h"
 #include "coll/hier_inner.h"
 
-enum { PHASE_GATHER = 4, PHASE_SPREAD = 5 };
+/* ---- what a task is as an exchange ---- */
 
-static char *at_element(const void *base, const struct hier_op *op, uint64_t element)
+static void all_alike(struct shunt_span *spans, int n, uint64_t stride, uint64_t bytes)
 {
-    return (char *)base + element * op->size;
+    for (int q = 0; q < n; q++)
+        spans[q] = (struct shunt_span){ (uint64_t)q * stride, bytes };
 }
 
-/* ---- on the GPUs ---- */
-
-static struct shunt_task gather_task(const struct hier_op *op, const struct hier_lane *lane)
+static void describe(const struct shunt_task *task, int n, int me, struct shunt_spans *spans)
 {
-    const struct shunt_task *all = op->task;
-    struct shunt_task task = { .coll = SHUNT_COLL_REDUCE, .count = lane->count, .type = all->type, .op = all->op,
-                               .root = lane->root, .send_mem = all->send_mem, .recv_mem = all->recv_mem };
+    const uint64_t bytes = task->count * shunt_type_size(task->type);
+    const bool root = me == task->root;
 
-    task.send = at_element(all->send, op, lane->at);
-    task.recv = at_element(all->recv, op, lane->at);
-    if (lane->split) {
-        task.coll = SHUNT_COLL_REDUCE_SCATTER_BLOCK;
-        task.count = lane->own_count;
-        task.recv = at_element(all->recv, op, lane->own_at);
-        task.root = 0;
-    } else if (lane->own_count == 0) { /* it has no receive buffer then */
-        task.recv = (void *)task.send;
-        task.recv_mem = task.send_mem;
-    } else {
-        task.in_place = all->in_place;
+    *spans = (struct shunt_spans){ 0 };
+    if (task->spans != NULL) {
+        *spans = *task->spans;
+        return;
     }
-    return task;
-}
-
-static struct shunt_task spread_task(const struct hier_op *op, const struct hier_lane *lane)
-{
-    const struct shunt_task *all = op->task;
-    struct shunt_task task = { .coll = SHUNT_COLL_BCAST, .count = lane->count * op->size, .type = SHUNT_TYPE_U8,
-                               .op = SHUNT_OP_MOVE, .root = lane->root, .send_mem = all->recv_mem,
-                               .recv_mem = all->recv_mem };
-
-    task.recv = at_element(all->recv, op, lane->at);
-    task.send = task.recv;
-    if (lane->split) {
-        task.coll = SHUNT_COLL_ALLGATHER;
-        task.count = lane->own_count * op->size;
-        task.send = at_element(all->recv, op, lane->own_at);
-        task.in_place = true;
-        task.root = 0;
+    switch (task->coll) {
+    case SHUNT_COLL_REDUCE_SCATTER_BLOCK:
+        all_alike(spans->in, n, bytes, bytes);
+        all_alike(spans->out, n, 0, bytes);
+        break;
+    case SHUNT_COLL_ALLGATHER:
+        all_alike(spans->in, n, 0, bytes);
+        all_alike(spans->out, n, bytes, bytes);
+        break;
+    case SHUNT_COLL_BCAST:
+        if (root)
+            all_alike(spans->in, n, 0, bytes);
+        spans->in[me].bytes = 0;
+        if (!root)
+            spans->out[task->root].bytes = bytes;
+        break;
+    default: /* to the root: Reduce, Gather */
+        spans->in[task->root].bytes = bytes;
+        if (root)
+            all_alike(spans->out, n, task->coll == SHUNT_COLL_GATHER ? bytes : 0, bytes);
     }
-    return task;
-}
-
-/* SHUNT_PASS: on no rank of the node. */
-static enum shunt_status run_on_gpus(struct hier_op *op, const struct shunt_task *task)
-{
-    struct shunt_outcome outcome;
-
-    return shunt_coll_run(op->hier->arena, op->hier->inner, task, &op->progress, &outcome);
 }
 
 /* ---- through host memory ---- */
 
-/* What goes from this rank to each of its node, and comes from it. */
+/* What goes from this rank to each of its node, and comes from it, in host memory. */
 struct mail {
     struct shunt_net_part out[SHUNT_BOARD_RANKS], in[SHUNT_BOARD_RANKS];
-    char *bounce; /* what is sent */
-    char *from[SHUNT_BOARD_RANKS];
-    uint64_t out_bytes, in_bytes[SHUNT_BOARD_RANKS];
+    char *to[SHUNT_BOARD_RANKS], *from[SHUNT_BOARD_RANKS];
+    struct shunt_spans spans;
 };
 
-static void send_to(struct hier_op *op, const struct hier_lane *lane, struct mail *mail, unsigned phase, int place,
-                    const char *data, uint64_t bytes)
+static int world_of(const struct hier_op *op, int place)
 {
     const struct shunt_team *team = &op->hier->team;
 
-    if (bytes > 0 && place != op->hier->place)
-        shunt_net_send(&mail->out[place], team->world[shunt_team_rank(team, op->hier->node, place)],
-                       hier_tag(op, lane, phase), data, bytes);
+    return team->world[shunt_team_rank(team, op->hier->node, place)];
 }
 
-static bool expect_from(struct hier_op *op, const struct hier_lane *lane, struct mail *mail, unsigned phase, int place,
-                        uint64_t bytes)
+/* False: no memory, or the copy has failed. */
+static bool read_out(const struct shunt_task *task, struct mail *mail, int place)
 {
-    const struct shunt_team *team = &op->hier->team;
+    const struct shunt_span *span = &mail->spans.in[place];
 
-    if (bytes == 0 || place == op->hier->place)
+    if (span->bytes == 0)
         return true;
-    mail->from[place] = shunt_bounce_get(bytes);
+    mail->to[place] = shunt_bounce_get(span->bytes);
+    return mail->to[place] != NULL &&
+           shunt_stage_out(mail->to[place], (const char *)task->send + span->at, span->bytes) == SHUNT_OK;
+}
+
+static bool exchange(struct hier_op *op, const struct hier_lane *lane, struct mail *mail, int step, int place)
+{
+    const struct shunt_net_tag tag = hier_tag(op, lane, HIER_PHASE_NODE + (unsigned)step);
+    const uint64_t sent = mail->spans.in[place].bytes, expected = mail->spans.out[place].bytes;
+
+    if (place == op->hier->place)
+        return true;
+    if (sent > 0)
+        shunt_net_send(&mail->out[place], world_of(op, place), tag, mail->to[place], sent);
+    if (expected == 0)
+        return true;
+    mail->from[place] = shunt_bounce_get(expected);
     if (mail->from[place] == NULL)
         return false;
-    mail->in_bytes[place] = bytes;
-    shunt_net_receive(&mail->in[place], team->world[shunt_team_rank(team, op->hier->node, place)], hier_tag(op, lane, phase),
-                      mail->from[place], bytes);
+    shunt_net_receive(&mail->in[place], world_of(op, place), tag, mail->from[place], expected);
     return true;
 }
 
@@ -119,89 +112,72 @@ static bool await_mail(struct hier_op *op, struct mail *mail)
     return true;
 }
 
+/* The operands, in their order, to where the result goes. */
+static bool add_mail(const struct shunt_task *task, struct mail *mail, int n)
+{
+    const void *from[SHUNT_BOARD_RANKS];
+    const struct shunt_span *result = &mail->spans.out[0];
+
+    if (result->bytes == 0)
+        return true;
+    for (int i = 0; i < n; i++)
+        from[i] = mail->from[i];
+    shunt_combine(task->type, task->op, result->bytes / shunt_type_size(task->type), from, n, mail->from[0]);
+    return shunt_stage_in((char *)task->recv + result->at, mail->from[0], result->bytes) == SHUNT_OK;
+}
+
+static bool store_mail(const struct shunt_task *task, struct mail *mail, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct shunt_span *span = &mail->spans.out[i];
+        if (span->bytes > 0 && shunt_stage_in((char *)task->recv + span->at, mail->from[i], span->bytes) != SHUNT_OK)
+            return false;
+    }
+    return true;
+}
+
 /* Of mail that has come; else UCX may still look at it. */
 static void drop_mail(struct hier_op *op, struct mail *mail)
 {
-    for (int i = 0; i < op->hier->places; i++)
-        if (mail->from[i] != NULL)
-            shunt_bounce_put(mail->from[i], mail->in_bytes[i]);
-    if (mail->bounce != NULL)
-        shunt_bounce_put(mail->bounce, mail->out_bytes);
+    const int me = op->hier->place;
+
+    for (int i = 0; i < op->hier->places; i++) {
+        if (mail->from[i] != NULL && i != me)
+            shunt_bounce_put(mail->from[i], mail->spans.out[i].bytes);
+        if (mail->to[i] != NULL)
+            shunt_bounce_put(mail->to[i], mail->spans.in[i].bytes);
+    }
     free(mail);
 }
 
-/* The sum of this rank's part over the node's ranks, in their order. */
-static void add_mail(struct hier_op *op, struct hier_lane *lane, const struct mail *mail, const char *own)
+/* All that is sent is read first: what comes may take its place. */
+static bool run_by_host(struct hier_op *op, const struct hier_lane *lane, const struct shunt_task *task, int step)
 {
-    const void *from[SHUNT_BOARD_RANKS];
-
-    for (int i = 0; i < op->hier->places; i++)
-        from[i] = i == op->hier->place ? own : mail->from[i];
-    shunt_combine(op->task->type, op->task->op, lane->own_count, from, op->hier->places, lane->data);
-}
-
-static bool gather_by_host(struct hier_op *op, struct hier_lane *lane)
-{
+    const int n = op->hier->places, me = op->hier->place;
     struct mail *mail = calloc(1, sizeof *mail);
-    uint64_t at, count;
     bool done = mail != NULL;
 
     if (!done)
         return false;
-    mail->out_bytes = lane->count * op->size;
-    mail->bounce = shunt_bounce_get(mail->out_bytes);
-    done = mail->bounce != NULL &&
-           shunt_stage_out(mail->bounce, at_element(op->task->send, op, lane->at), mail->out_bytes) == SHUNT_OK;
-    for (int i = 0; done && i < op->hier->places; i++) {
-        hier_part_of(op, lane, i, &at, &count);
-        send_to(op, lane, mail, PHASE_GATHER, i, mail->bounce + (at - lane->at) * op->size, count * op->size);
-        done = expect_from(op, lane, mail, PHASE_GATHER, i, lane->own_count * op->size);
-    }
+    describe(task, n, me, &mail->spans);
+    for (int i = 0; done && i < n; i++)
+        done = read_out(task, mail, i);
+    mail->from[me] = mail->to[me];
+    for (int i = 0; done && i < n; i++)
+        done = exchange(op, lane, mail, step, i);
     if (!done || !await_mail(op, mail))
         return false;
-    if (lane->own_count > 0)
-        add_mail(op, lane, mail, mail->bounce + (lane->own_at - lane->at) * op->size);
-    lane->by_host = true;
-    drop_mail(op, mail);
-    return true;
-}
-
-static bool spread_by_host(struct hier_op *op, struct hier_lane *lane)
-{
-    struct mail *mail = calloc(1, sizeof *mail);
-    uint64_t at, count;
-    bool done = mail != NULL;
-
-    for (int i = 0; done && i < op->hier->places; i++) {
-        send_to(op, lane, mail, PHASE_SPREAD, i, lane->data, lane->own_count * op->size);
-        hier_part_of(op, lane, i, &at, &count);
-        done = expect_from(op, lane, mail, PHASE_SPREAD, i, count * op->size);
-    }
-    if (!done || !await_mail(op, mail))
-        return false;
-    for (int i = 0; done && i < op->hier->places; i++) {
-        hier_part_of(op, lane, i, &at, &count);
-        if (mail->from[i] != NULL)
-            done = shunt_stage_in(at_element(op->task->recv, op, at), mail->from[i], count * op->size) == SHUNT_OK;
-    }
+    done = shunt_coll_has(task->coll, SHUNT_TRAIT_COMBINES) ? add_mail(task, mail, n) : store_mail(task, mail, n);
     drop_mail(op, mail);
     return done;
 }
 
 /* ---- either ---- */
 
-bool hier_gather(struct hier_op *op, struct hier_lane *lane)
+bool hier_node_run(struct hier_op *op, struct hier_lane *lane, const struct shunt_task *task, int step)
 {
-    const struct shunt_task task = gather_task(op, lane);
-    enum shunt_status status = run_on_gpus(op, &task);
+    struct shunt_outcome outcome;
+    enum shunt_status status = shunt_coll_run(op->hier->arena, op->hier->inner, task, &op->progress, &outcome);
 
-    return status == SHUNT_OK || (status == SHUNT_PASS && gather_by_host(op, lane));
-}
-
-bool hier_spread(struct hier_op *op, struct hier_lane *lane)
-{
-    const struct shunt_task task = spread_task(op, lane);
-    enum shunt_status status = run_on_gpus(op, &task);
-
-    return status == SHUNT_OK || (status == SHUNT_PASS && spread_by_host(op, lane));
+    return status == SHUNT_OK || (status == SHUNT_PASS && run_by_host(op, lane, task, step));
 }

@@ -2,8 +2,6 @@
 # Collectives: tasks, plans, selection, the run of an operation.
 
 coll_sources += \
-	%reldir%/across.c \
-	%reldir%/across.h \
 	%reldir%/algo.c \
 	%reldir%/algo.h \
 	%reldir%/algos.def \
@@ -22,8 +20,12 @@ coll_sources += \
 	%reldir%/helper.h \
 	%reldir%/hier.c \
 	%reldir%/hier.h \
+	%reldir%/hier_blocks.c \
 	%reldir%/hier_inner.h \
 	%reldir%/hier_node.c \
+	%reldir%/hier_plans.c \
+	%reldir%/hier_steps.c \
+	%reldir%/hier_vectors.c \
 	%reldir%/mismatch.c \
 	%reldir%/mismatch.h \
 	%reldir%/nodes.c \

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "coll/consent.h"
+#include "cuda/spare.h"
 #include "ucx/net.h"
 
 /* What all have told; by world rank. */
@@ -73,6 +74,7 @@ void shunt_nodes_stop(void)
 {
     shunt_net_stop();
     shunt_consent_stop();
+    shunt_spare_close();
     free(job.records);
     job.records = NULL;
     job.n = 0;

@@ -55,6 +55,8 @@ cuda_sources += \
 	%reldir%/outline.c \
 	%reldir%/shm.c \
 	%reldir%/shm.h \
+	%reldir%/spare.c \
+	%reldir%/spare.h \
 	%reldir%/stage.c \
 	%reldir%/stage.h \
 	%reldir%/steps.h \

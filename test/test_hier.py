@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Allreduce over several nodes (SHUNT_NODE), inside each on the GPUs and between them by UCX."""
+"""Collectives over several nodes (SHUNT_NODE), inside each on the GPUs and between them by UCX."""
 import pytest
 
 import harness
-from harness import REAL_GPUS, Block, mpirun
+from harness import REAL_GPUS, Block, by_name, mpirun
 from test_allreduce import seed_of
 
 pytestmark = pytest.mark.skipif(harness.BUILD["ucx"] != "yes", reason="shunt was built without UCX")
@@ -35,6 +35,43 @@ def test_layouts(layout):
 def test_layouts_long(layout):
     check(layout, "--count", "1,17,5000,100001,300001", "--type", "FLOAT,INT", "--op", "SUM,MAX", "--place", "in,out", "--comm",
           "world", limit=400).ran("hier")
+
+
+CALLS = {"bcast", "reduce", "reduce_scatter_block", "gather", "scatter", "allgather", "alltoall"}
+
+
+def check_across(layout, *counts, **more):
+    result = on_nodes(layout, "check_across", *counts, **more)
+    result.checked()
+    staged, ran = by_name(result)
+    assert not staged and set(ran) == CALLS and result.stats.gpu == result.stats.paths["hier"] > 0, str(result)
+
+
+@pytest.mark.parametrize("layout, counts", [("ab", (1, 180001)), ("abba", (36000,)), ("aabbc", (9001,))])
+def test_other_collectives(layout, counts):
+    """Slices of vectors and whole ones, the last chunk shorter, more chunks than are under way at a time."""
+    check_across(layout, *counts, settings={"SHUNT_STAGE_CHUNK": "128k"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_other_collectives_long(layout):
+    check_across(layout, 1, 5, 4096, 36000, 300000, 300001, limit=400)
+    check_across(layout, 4096, 36000, gpus=1, limit=400)
+    on_nodes(layout, "check_collectives", "D:D", "DH:HD", "DDH:DHD", limit=400).checked()
+
+
+def test_every_call():
+    """With arguments that do not count, gaps, and wrong calls."""
+    result = on_nodes("aba", "check_collectives", "D:D", limit=100)
+    result.checked()
+    ran = by_name(result)[1]
+    assert set(ran) == CALLS | {"reduce_scatter"}, str(result)
+
+
+def test_other_collectives_of_one_gpu():
+    """What a node's GPUs cannot do together its processes do over UCX."""
+    check_across("abab", 1, 20000, gpus=1)
 
 
 @pytest.mark.parametrize("layout", ["aabb", "abb"])
