@@ -74,7 +74,7 @@ def test_other_collectives_of_one_gpu():
     check_across("abab", 1, 20000, gpus=1)
 
 
-@pytest.mark.parametrize("layout", ["aabb", "abb"])
+@pytest.mark.parametrize("layout", ["aabb", pytest.param("abb", marks=pytest.mark.slow)])
 def test_types_and_operations(layout):
     """All that the kernels can do but MINLOC and MAXLOC, which are staged."""
     result = check(layout, "--type", "gpu", "--op", "all", "--count", "1,1029", "--comm", "world", "--place", "out")
