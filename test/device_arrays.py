@@ -68,7 +68,7 @@ class Slice:
 
 def device_array(arrayimpl):
     class DeviceArray(Slice, arrayimpl.BaseArray):
-        backend = "cupy"  # the tests leave out what a host MPI is known to do wrong with such
+        backend = "device"  # unknown to the tests, which leave out what a host MPI is known to do wrong with CuPy's
         TypeMap = {code: mpi for code, mpi in {**arrayimpl.TypeMapInteger, **arrayimpl.TypeMapFloat}.items()
                    if code != "g"}
         __getitem__, __setitem__, __len__ = Slice.__getitem__, Slice.__setitem__, Slice.__len__

@@ -24,11 +24,13 @@
 void *__libc_malloc(size_t bytes);
 void *__libc_calloc(size_t n, size_t bytes);
 void *__libc_realloc(void *p, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
 void __libc_free(void *p);
 
 struct head {
     size_t order, bytes;
-    struct head *next; /* of those that are free */
+    struct head *next;  /* of those that are free */
+    struct head *first; /* where the block begins: this one, but for memory of a wider alignment */
 };
 
 static uintptr_t text_start, text_end;
@@ -112,8 +114,20 @@ static void *take(size_t bytes)
     pthread_mutex_unlock(&lock);
     if (!head)
         return NULL;
-    *head = (struct head){.order = order, .bytes = bytes};
+    *head = (struct head){.order = order, .bytes = bytes, .first = head};
     return (char *)head + HEAD;
+}
+
+/* A second head lies in front of the memory. */
+static void *take_aligned(size_t alignment, size_t bytes)
+{
+    char *p = take(bytes + alignment + HEAD);
+
+    if (!p)
+        return NULL;
+    char *place = (char *)(((uintptr_t)p + HEAD + alignment - 1) / alignment * alignment);
+    *head_of(place) = (struct head){.bytes = bytes, .first = head_of(p)};
+    return place;
 }
 
 void *malloc(size_t bytes)
@@ -136,7 +150,7 @@ void free(void *p)
         __libc_free(p);
         return;
     }
-    struct head *head = head_of(p);
+    struct head *head = head_of(p)->first;
     pthread_mutex_lock(&lock);
     head->next = unused[head->order];
     unused[head->order] = head;
@@ -157,6 +171,23 @@ void *realloc(void *p, size_t bytes)
     if (grown)
         free(p);
     return grown;
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    void *p = is_program(__builtin_return_address(0)) ? take_aligned(alignment, bytes) : NULL;
+
+    return p ? p : __libc_memalign(alignment, bytes);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t bytes)
+{
+    void *p = is_program(__builtin_return_address(0)) ? take_aligned(alignment, bytes) : NULL;
+
+    if (!p)
+        p = __libc_memalign(alignment, bytes);
+    *memory = p ? p : *memory;
+    return p ? 0 : ENOMEM;
 }
 
 int MPI_Alloc_mem(intptr_t bytes, void *info, void *base)
