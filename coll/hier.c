@@ -207,6 +207,18 @@ static enum shunt_status run_op(struct hier_op *op, const struct shunt_brief *br
     return end_op(op, done);
 }
 
+/*
+ * Is it so small that the host MPI is faster, which need not agree first? The more ranks a node has, the more work is done inside of
+ * it. Follows from what is the same on all ranks.
+ */
+static bool is_small(const struct shunt_hier *h, const struct shunt_task *task)
+{
+    const uint64_t block = task->count * shunt_type_size(task->type);
+    const uint64_t bytes = hier_plans[task->coll].slices ? block : block * (uint64_t)h->team.n;
+
+    return bytes < shunt_conf->net_size / (uint64_t)h->team.least;
+}
+
 /* Why this rank does not even ask. */
 static enum shunt_reason find_obstacle(const struct shunt_hier *h, const struct shunt_task *task)
 {
@@ -222,7 +234,7 @@ static enum shunt_reason find_obstacle(const struct shunt_hier *h, const struct 
         return SHUNT_REASON_ALIGNMENT;
     if (combines && shunt_conf->reproducible && h->team.most > 1)
         return SHUNT_REASON_NODE_ORDER;
-    return SHUNT_REASON_NONE;
+    return is_small(h, task) ? SHUNT_REASON_NET_SIZE : SHUNT_REASON_NONE;
 }
 
 static uint32_t largest_piece(void)

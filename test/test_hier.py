@@ -11,7 +11,7 @@ pytestmark = pytest.mark.skipif(harness.BUILD["ucx"] != "yes", reason="shunt was
 # The node of each rank: by slot, by node, of one rank and of several
 LAYOUTS = ["ab", "aabb", "abab", "abbb", "bbab", "abc", "aaabcc"]
 COUNTS = ["--count", "1,17,5000"]
-NET = {"SHUNT_NET": "ucx"}
+NET = {"SHUNT_NET": "ucx", "SHUNT_NET_SIZE": "0"}
 
 
 def on_nodes(layout, *words, family="openmpi", settings=None, per_rank=None, **more):
@@ -131,6 +131,16 @@ def test_rank_order():
 
 def test_only_where_asked_for():
     check("ab", "--count", "5000", "--comm", "world", settings={"SHUNT_NET": "mpi"}).ran("staged")
+
+
+@pytest.mark.parametrize("layout, most", [("ab", 300), ("aabb", 150)])
+def test_small_ones(layout, most):
+    """What is small goes through the host MPI; ranks of a node count."""
+    result = check(layout, "--count", f"{most - 1},{most}", "--type", "INT", "--op", "SUM", "--place", "out", "--comm", "world",
+                   settings={"SHUNT_NET_SIZE": "1200"})
+    result.checked()
+    assert result.stats.paths["hier"] == result.stats.paths["staged"] > 0, str(result)
+    assert set(result.stats.reasons) == {"less between nodes than SHUNT_NET_SIZE"}, str(result)
 
 
 def test_a_node_without_ucx():
