@@ -94,6 +94,7 @@ static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
     work->launch.rows = work->rows;
     /* Whose result depends on all has heard from all when it ends, be it by way of others. */
     work->unheard = work->spans == NULL && shunt_coll_mutual(mine->coll) ? 0 : shunt_launch_unheard(&work->plan);
+    work->writers = shunt_launch_writers(&work->plan);
     work->planned = true;
 }
 
@@ -124,6 +125,8 @@ static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned 
     work->algo = shunt_algos[shunt_round_verdict(&work->round)->algo].number;
     process.running = NULL;
     allow_waits(work);
+    if (status != SHUNT_OK) /* before the other: who sees that this rank's part has ended then sees how */
+        shunt_peer_fail(arena, work->launch.ticket);
     shunt_peer_done(arena, work->launch.ticket);
     if (detached) {
         if (code == SHUNT_DONE_ABORTED)
@@ -145,10 +148,8 @@ static void launch(struct shunt_arena *arena, struct shunt_device *device, struc
     /* Relaxed: the owner, who reads it without the lock, then looks for nothing else. */
     __atomic_store_n(&work->state, SHUNT_WORK_LAUNCHED, __ATOMIC_RELAXED);
     process.running = work;
-    if (status != SHUNT_OK) {
-        shunt_peer_fail(arena, work->launch.ticket);
+    if (status != SHUNT_OK)
         finish(arena, work, SHUNT_DONE_ABORTED, status);
-    }
 }
 
 /* An operation that was launched and has yielded: is it staged now, or does it go on? */
@@ -167,23 +168,43 @@ static void settle(struct shunt_arena *arena, struct shunt_device *device, struc
 }
 
 /*
- * Of an operation whose part of this rank is done: may it be left? Not before the parts of others are done that write here and
- * are not in it (copy engines), or that may not even have begun: should one of them find no room, all have to stage.
+ * Of an operation whose part of this rank is done: may it be left? Not before the parts of others are done that write here
+ * (copy engines, direct exchanges), or that may not even have begun: should one of them find no room, all have to stage.
  */
 static bool may_leave(struct shunt_arena *arena, struct shunt_work *work)
 {
+    const uint64_t awaited = work->unheard | work->writers;
     bool engines = work->plan.flags & SHUNT_PLAN_ENGINES;
 
-    if (!engines && work->unheard == 0)
+    if (!engines && awaited == 0)
         return true;
     if (!work->ended)
         shunt_peer_done(arena, work->launch.ticket);
     work->ended = true;
     for (uint32_t q = 0; q < work->plan.n && !engines; q++) {
-        if (work->unheard >> q & 1 && shunt_peer_ended(arena, work->launch.slots[q]) < work->launch.ticket)
+        if (awaited >> q & 1 && shunt_peer_ended(arena, work->launch.slots[q]) < work->launch.ticket)
             return false;
     }
     return !engines || shunt_copies_arrived(arena, &work->launch);
+}
+
+/* All have ended their parts: have those done theirs who write here? */
+static bool all_written(struct shunt_arena *arena, const struct shunt_work *work)
+{
+    for (uint32_t q = 0; q < work->plan.n; q++) {
+        if (work->writers >> q & 1 && shunt_peer_failed(arena, work->launch.slots[q], work->launch.ticket))
+            return false;
+    }
+    return true;
+}
+
+/* This rank's part is done. Who writes here has begun, and nobody need be asked to stage. */
+static void leave_or_wait(struct shunt_arena *arena, struct shunt_work *work)
+{
+    if (may_leave(arena, work))
+        finish(arena, work, SHUNT_DONE_OK, all_written(arena, work) ? SHUNT_OK : SHUNT_ERR_DEAD);
+    else
+        work->yielded = work->writers == 0 && shunt_round_recalled(&work->round) && shunt_launch_repeatable(&work->launch);
 }
 
 static void look_at_running(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
@@ -195,14 +216,14 @@ static void look_at_running(struct shunt_arena *arena, struct shunt_device *devi
     unsigned code = shunt_launch_done(device, &work->launch);
     if (code == SHUNT_DONE_ABORTED && work->called_off) {
         work->yielded = true;
-    } else if (code == SHUNT_DONE_OK && !may_leave(arena, work)) {
-        work->yielded = shunt_round_recalled(&work->round) && shunt_launch_repeatable(&work->launch);
+    } else if (code == SHUNT_DONE_OK) {
+        leave_or_wait(arena, work);
     } else if (code == SHUNT_DONE_AGAIN) {
         work->yielded = shunt_round_recalled(&work->round) && shunt_launch_untouched(&work->launch);
         if (!work->yielded)
             launch(arena, device, work);
     } else if (code != 0) {
-        finish(arena, work, code, code == SHUNT_DONE_OK ? SHUNT_OK : SHUNT_ERR_DEAD);
+        finish(arena, work, code, SHUNT_ERR_DEAD);
     }
 }
 
@@ -317,13 +338,6 @@ static bool all_well(struct shunt_arena *arena, const struct shunt_work *work)
     return true;
 }
 
-/* Under the lock. This operation cannot be ended any more. */
-static void give_up(struct shunt_arena *arena, struct shunt_work *work, enum shunt_status status)
-{
-    shunt_peer_fail(arena, work->launch.ticket);
-    finish(arena, work, SHUNT_DONE_ABORTED, status);
-}
-
 /*
  * Some kernel of an operation has no room, and this rank's waits for it in the middle of its part, where only the abort word ends
  * a wait. It may end there if nobody needs what it has done: all will stage, since nobody's input is overwritten.
@@ -348,7 +362,7 @@ static void look_at_kernel(struct shunt_arena *arena, struct shunt_work *work, b
     bool engines = work->plan.flags & SHUNT_PLAN_ENGINES;
     if (work->ended && !engines && !work->yielded) { /* who has died or failed will do nothing that is waited for */
         if (!well)
-            finish(arena, work, SHUNT_DONE_OK, SHUNT_OK);
+            finish(arena, work, SHUNT_DONE_OK, work->writers == 0 ? SHUNT_OK : SHUNT_ERR_DEAD);
         return;
     }
     /* Copy engines wait for nobody; it is this host that waits for the other's word. */
@@ -357,14 +371,14 @@ static void look_at_kernel(struct shunt_arena *arena, struct shunt_work *work, b
     if (!well)
         shunt_launch_abort(device, true);
     if (status != SHUNT_OK) {
-        give_up(arena, work, status);
+        finish(arena, work, SHUNT_DONE_ABORTED, status);
         return;
     }
     bool may_call_back = !work->yielded && !engines && !(well && shunt_conf->reproducible);
     bool unbegun = may_call_back && shunt_launch_unbegun(device, &work->launch, now);
     if (!well && (work->yielded || unbegun)) {
         shunt_launch_forsake(device, &work->launch);
-        give_up(arena, work, SHUNT_ERR_DEAD);
+        finish(arena, work, SHUNT_DONE_ABORTED, SHUNT_ERR_DEAD);
     } else if (unbegun) {
         shunt_round_recall(&work->round, SHUNT_REASON_NO_ROOM);
         work->yielded = shunt_round_recalled(&work->round);
@@ -382,7 +396,7 @@ static void check_work(struct shunt_arena *arena, struct shunt_work *work, doubl
     if (process.running == work)
         look_at_kernel(arena, work, well, now);
     else if (!well && process.running == NULL && !work->dropped && work->state == SHUNT_WORK_ARRIVED && waits) /* for peers, one of which will do nothing */
-        give_up(arena, work, SHUNT_ERR_DEAD);
+        finish(arena, work, SHUNT_DONE_ABORTED, SHUNT_ERR_DEAD);
 }
 
 void shunt_drive_check(struct shunt_waiter *w, struct shunt_work *work)

@@ -28,6 +28,7 @@ struct shunt_work {
     bool planned;
     bool ended;    /* this rank's part is; it is not left, since those of others are not */
     uint64_t unheard; /* ranks of whose parts only they can tell */
+    uint64_t writers; /* the same of those without whose parts this rank's result is not there */
     bool called_off; /* this rank's kernel has been told to end as it is */
     bool unordered; /* behind the legacy stream, yet: not to be launched, nor is anything later */
     bool yielded;  /* it has been asked to be staged after all, and nothing of it goes on here */

@@ -179,7 +179,7 @@ void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepar
     work->device = prepared->device;
     work->detached = work->planned = work->yielded = work->ended = work->called_off = false;
     work->dropped = false;
-    work->unheard = 0;
+    work->unheard = work->writers = 0;
     work->unordered = prepared->legacy == SHUNT_LEGACY_LATER;
     work->spans = task->spans;
     work->launch = (struct shunt_launch){

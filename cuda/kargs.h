@@ -60,7 +60,7 @@ struct shunt_khead {
     const uint32_t *abort; /* pinned host memory: not 0 ends every wait */
     uint64_t skip[SHUNT_GRID / 64]; /* bit b: thread block b ended in an earlier launch of this operation */
     uint8_t n, me;
-    uint16_t system;       /* not 0: user memory is managed memory, or peers read and write host memory: stores must get there */
+    uint16_t system;       /* not 0: what was stored must have got to others' memory, or to where the CPU sees it (block_end) */
     uint32_t launch;       /* 0, 1, ... : how often this operation has been launched before */
 };
 

@@ -166,6 +166,16 @@ static enum shunt_status kernel_run(struct shunt_gpu *gpu, struct kernel *kernel
     return status;
 }
 
+static bool is_direct(const struct shunt_plan *plan)
+{
+    return (plan->flags & SHUNT_PLAN_LL) && (plan->flags & SHUNT_PLAN_ZERO_COPY);
+}
+
+uint64_t shunt_launch_writers(const struct shunt_plan *plan)
+{
+    return is_direct(plan) ? ((UINT64_C(1) << plan->n) - 1) & ~(UINT64_C(1) << plan->me) : 0;
+}
+
 static void fill_head(struct shunt_khead *head, struct shunt_device *device, struct shunt_launch *launch)
 {
     uint64_t window = launch->launches < 6 ? WINDOW_NS << launch->launches : WINDOW_MAX_NS;
@@ -178,7 +188,7 @@ static void fill_head(struct shunt_khead *head, struct shunt_device *device, str
         .skip = { launch->skip[0], launch->skip[1] },
         .n = (uint8_t)launch->plan->n,
         .me = (uint8_t)launch->plan->me,
-        .system = launch->managed || (launch->plan->flags & SHUNT_PLAN_HOSTED),
+        .system = launch->managed || (launch->plan->flags & SHUNT_PLAN_HOSTED) || is_direct(launch->plan),
         .launch = launch->launches,
     };
 }

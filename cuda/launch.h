@@ -67,6 +67,9 @@ bool shunt_launch_untouched(const struct shunt_launch *launch);
  */
 uint64_t shunt_launch_unheard(const struct shunt_plan *plan);
 
+/* Ranks (a mask) that store into this rank's receive buffer until their own kernels end, which only their hosts can tell. */
+uint64_t shunt_launch_writers(const struct shunt_plan *plan);
+
 /* This rank's kernel has done all its part: can all be done again as if it had not, since its input is still there? */
 bool shunt_launch_repeatable(const struct shunt_launch *launch);
 

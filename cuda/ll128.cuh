@@ -22,7 +22,8 @@
  * everything, and decides alone; else all blocks of a launch go on or leave alike (launch_goes).
  *
  * A direct exchange stores the result into the receive buffers of all ranks: a rank that has sent a unit of its slices has
- * read them. It ends when all peers have said that they have stored all; block b of a rank waits for block b of the others.
+ * read them. Whether all peers have stored all their hosts tell each other (coll/drive.c), who hear of it from their own kernels
+ * by words behind a fence of the whole system: a word from GPU to GPU would come later than theirs, by the way that it takes.
  */
 #ifndef SHUNT_CUDA_LL128_CUH
 #define SHUNT_CUDA_LL128_CUH
@@ -432,33 +433,6 @@ static __device__ poll line_begin(const shunt_ll_args &a, const shunt_ll_op &op,
     return missing && state == POLL_OK ? POLL_LATE : state;
 }
 
-/* Where this block of rank `sender` tells `owner` that it has stored all: among the counters of plans, which grow too. */
-static __device__ __forceinline__ uint64_t *line_end_word(const shunt_ll_args &a, uint32_t owner, uint32_t sender)
-{
-    static_assert(SHUNT_GRID <= SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS, "a word for each thread block");
-    return (uint64_t *)scratch_of(a, owner, sender) + a.channel[sender] * SHUNT_PLAN_BLOCKS * SHUNT_PLAN_SIGNALS +
-           blockIdx.x;
-}
-
-/* The end of a direct exchange. The barrier and the release put what this block has stored before the word. */
-static __device__ poll line_end(const shunt_ll_args &a, const shunt_ll_op &op)
-{
-    const uint64_t word = (op.ticket << SHUNT_CHUNK_BITS) + 1;
-    const uint32_t q = threadIdx.x;
-    patience wait(false);
-
-    __syncthreads();
-    if (q >= a.head.n || q == a.head.me)
-        return POLL_OK;
-    gpu_release_sys(line_end_word(a, q, a.head.me), word);
-    while (gpu_acquire_sys(line_end_word(a, a.head.me, q)) < word) {
-        poll state = wait.spent(a.head);
-        if (state != POLL_OK)
-            return state;
-    }
-    return POLL_OK;
-}
-
 /* As ll_exchange. */
 template <class T, class Op, bool differ>
 static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_op &op, uint32_t launch, bool recalled)
@@ -482,9 +456,6 @@ static __device__ uint32_t line_exchange(const shunt_ll_args &a, const shunt_ll_
         if (!shunt_moves<Op>)
             result.store(a, op, l, i);
     }
-    /* Of a block that was aborted nobody may believe that it has stored all; block_end speaks for all its threads. */
-    if (a.exchange.direct && !__syncthreads_or(state != POLL_OK))
-        state = line_end(a, op);
     return state == POLL_OK ? SHUNT_DONE_OK : SHUNT_DONE_ABORTED;
 }
 

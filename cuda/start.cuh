@@ -116,7 +116,8 @@ static __device__ __forceinline__ bool block_skipped(const shunt_khead &head)
  * Called by all threads at the end of their block; one that was aborted speaks for all. The barrier makes the block's
  * stores precede the fence, which is cumulative. Its scope is this GPU where the result lies in this GPU's memory: what
  * the application does next reads that through the same L2 cache, and a fence of the whole system would wait for all
- * that was sent to the peers (1.7 us, measured). Managed memory, which the CPU may read at once, needs the latter.
+ * that was sent to the peers (1.7 us, measured). Managed memory, which the CPU may read at once, needs the latter, and so do
+ * results that were stored into the peers' receive buffers.
  */
 static __device__ __forceinline__ void block_end(const shunt_khead &head, uint64_t ticket, uint32_t code)
 {

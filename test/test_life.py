@@ -134,10 +134,10 @@ def test_death_of_a_rank_ends_the_job(family, ranks, mode, words):
     assert result.silent().seconds < 20, str(result)
 
 
-def lonely(ms, mode, form="blocking"):
+def lonely(ms, mode, form="blocking", settings=None):
     """A rank does `mode` in the middle of Allreduces, and the launcher leaves the others alone. (That of MPICH ends them.)"""
-    result = mpirun("openmpi", 3, "check_ends", ms, mode, launcher_words=["--enable-recovery"], settings={"FORM": form},
-                    limit=30, stats=False)
+    result = mpirun("openmpi", 3, "check_ends", ms, mode, launcher_words=["--enable-recovery"],
+                    settings={"FORM": form, **(settings or {})}, limit=30, stats=False)
     assert result.rc is not None and result.seconds < 20, str(result)
     return result.silent()
 
@@ -154,8 +154,8 @@ def test_survivors_end_with_an_error(mode, ms):
         pytest.fail(f"no survivor has ended with an error: {result}")
 
 
-def survive(ms, form="blocking"):
-    result = lonely(ms, "errors-return", form)
+def survive(ms, form="blocking", settings=None):
+    result = lonely(ms, "errors-return", form, settings)
     for rank in range(2):
         assert result.out.count(f"rank {rank}: an error\n") == 2, str(result)
         assert f"rank {rank}: right sums among the survivors\n" in result.out, str(result)
@@ -167,6 +167,12 @@ def test_survivors_may_go_on(ms):
     survive(ms)
 
 
+@pytest.mark.parametrize("form", ["blocking", "nonblocking"])
+def test_survivors_to_whom_the_dead_one_would_have_written(form):
+    """All store into the receive buffers of all."""
+    survive(15, form, {"SHUNT_ALLREDUCE": "twoshot"})
+
+
 @pytest.mark.parametrize("ms", [-1, 2, 15])
 @pytest.mark.parametrize("form", ["nonblocking", "persistent"])
 def test_survivors_of_operations_that_go_on(form, ms):
@@ -174,10 +180,11 @@ def test_survivors_of_operations_that_go_on(form, ms):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("settings", [{}, {"SHUNT_ALLREDUCE": "twoshot"}], ids=["", "twoshot"])
 @pytest.mark.parametrize("form", ["blocking", "nonblocking", "persistent"])
-def test_survivors_of_many_deaths(form):
+def test_survivors_of_many_deaths(form, settings):
     for ms in range(60):
-        survive(ms, form)
+        survive(ms, form, settings)
 
 
 @pytest.mark.sanitize
