@@ -289,6 +289,14 @@ CUdeviceptr sim_bounce_address(unsigned index);
 CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *host, size_t bytes,
                              bool to_host);
 
+/* ---- how often this process has launched something; made memory known to the driver, or to others, or opened theirs ---- */
+
+enum sim_counted { SIM_LAUNCHES, SIM_REGISTRATIONS, SIM_COUNTED };
+void sim_count(enum sim_counted what);
+
+/* For tests: of "launches" or "registrations" */
+__attribute__((visibility("default"))) unsigned long long shunt_sim_count(const char *what);
+
 /* ---- capture (capture.c) and graphs (graph.c) ---- */
 
 /* An error if the calling thread must not do something that could break a capture in progress */

@@ -47,6 +47,18 @@ CUresult sim_ready(void)
     }
 }
 
+static atomic_ullong counts[SIM_COUNTED];
+
+void sim_count(enum sim_counted what)
+{
+    atomic_fetch_add_explicit(&counts[what], 1, memory_order_relaxed);
+}
+
+unsigned long long shunt_sim_count(const char *what)
+{
+    return atomic_load(&counts[strcmp(what, "launches") == 0 ? SIM_LAUNCHES : SIM_REGISTRATIONS]);
+}
+
 /* A file without a name, its descriptor out of the way of programs that count on low ones */
 static int make_file(uint64_t bytes)
 {

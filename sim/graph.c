@@ -270,6 +270,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
         return result;
     if (!exec)
         return CUDA_ERROR_INVALID_VALUE;
+    sim_count(SIM_LAUNCHES);
     pthread_mutex_lock(&s->ctx->submit);
     for (struct CUgraphNode_st *n = exec->graph.nodes; n && !result; n = n->next)
         result = sim_submit_locked(s, n->cmd, n->cmd + 1, NULL);

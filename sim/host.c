@@ -154,6 +154,7 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
         return result;
     if (!p || !bytes || flags & ~15u)
         return CUDA_ERROR_INVALID_VALUE;
+    sim_count(SIM_REGISTRATIONS);
     struct sim_block *b = calloc(1, sizeof *b);
     if (!b)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -87,6 +87,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr p)
         return CUDA_ERROR_INVALID_VALUE;
     if (sim_has_fault(SIM_FAULT_NOIPC))
         return CUDA_ERROR_NOT_SUPPORTED;
+    sim_count(SIM_REGISTRATIONS);
     sim_table_lock();
     struct sim_block *b = sim_block_at(p);
     if (!b || b->kind != SIM_DEVICE)
@@ -267,6 +268,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigne
     if (result)
         return result;
     memcpy(&h, &handle, sizeof h);
+    sim_count(SIM_REGISTRATIONS);
     if (!address || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS || h.magic != MAGIC)
         return CUDA_ERROR_INVALID_VALUE;
     if (h.nonce == sim.shared->nonce)

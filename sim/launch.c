@@ -62,6 +62,7 @@ static CUresult launch(CUfunction function, const unsigned grid[3], const unsign
         result = sim_launch_build(f, grid, block, shared, params, extra, &command);
     if (!result && !f->loaded)
         result = sim_function_load(f);
+    sim_count(SIM_LAUNCHES);
     if (!result)
         result = sim_submit(s, &command.cmd, command.args, NULL);
     return !result && sim_config()->blocking && !s->capture ? sim_stream_wait(s) : result;

@@ -420,6 +420,7 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
         !(p->handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ||
         !sim_same_context(p->ctx, p->ctx_id))
         return CUDA_ERROR_INVALID_VALUE;
+    sim_count(SIM_REGISTRATIONS);
     int saved = errno;
     result = export_file(p, out);
     errno = saved;
@@ -443,6 +444,7 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     CUresult result = keeper(0, &ctx);
     if (result)
         return result;
+    sim_count(SIM_REGISTRATIONS);
     if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ||
         !peek_token((int)(intptr_t)os_handle, &token, &file)) {
         errno = saved;

@@ -561,11 +561,15 @@ int main(int argc, char **argv)
         cases++;
         run_test(&test);
     }
-    long counts[] = {cases, failures, device_calls, host_calls}, sums[4];
-    MPI_Reduce(counts, sums, 4, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    long counts[] = {cases, failures, device_calls, host_calls, (long)form_registrations}, sums[5];
+    long most = (long)form_most_launches, most_of_all;
+    MPI_Reduce(counts, sums, 5, MPI_LONG, MPI_SUM, 0, MPI_COMM_WORLD);
+    MPI_Reduce(&most, &most_of_all, 1, MPI_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
     if (world_rank == 0)
         printf("check_random: ranks %d cases %ld failures %ld device %ld host %ld\n", world_size, sums[0], sums[1], sums[2],
                sums[3]);
+    if (world_rank == 0 && form == PERSISTENT)
+        printf("a start took %ld launches at most, and all %ld registrations\n", most_of_all, sums[4]);
     for (int i = 0; i < n_places; i++)
         if (places[i].comm != MPI_COMM_NULL)
             MPI_Comm_free(&places[i].comm);

@@ -8,6 +8,7 @@
 #include <mpi-ext.h>
 #endif
 
+#include "test/counted.h"
 #include "test/driver_calls.h"
 #include "test/parts.h"
 
@@ -473,14 +474,20 @@ static void types(void)
     gpu_free(&block);
 }
 
-/* So large that it goes straight into receive buffers, once they are open everywhere: by the first start. */
+/*
+ * So large that it goes straight into receive buffers, once they are open everywhere: by the first start. Nothing is registered
+ * then any more, and a start is a launch.
+ */
 static void large(void)
 {
     struct gpu_block block;
     MPI_Request request;
+    struct sum sum;
 
     gpu_alloc(&block, kind, LARGE * sizeof(int));
     CHECK(BCAST_INIT(block.base, LARGE, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &request) == MPI_SUCCESS);
+    make(&sum, LARGE / 2, MPI_COMM_WORLD);
+    unsigned long long registrations = sim_counted("registrations");
     for (int round = 0; round < 3; round++) {
         set_all(&block, LARGE, rank == 1 ? round : -1);
         if (kind != 'H')
@@ -490,7 +497,15 @@ static void large(void)
         MPI_Start(&request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
         CHECK(all_are(&block, LARGE, round, 1));
+        fill(&sum, round);
+        unsigned long long launches = sim_counted("launches");
+        MPI_Start(&sum.request);
+        MPI_Wait(&sum.request, MPI_STATUS_IGNORE);
+        CHECK(good(&sum, round));
+        CHECK(registrations == 0 || sim_counted("launches") == launches + 1);
     }
+    CHECK(sim_counted("registrations") == registrations);
+    unmake(&sum);
     MPI_Request_free(&request);
     gpu_free(&block);
 }

@@ -65,6 +65,12 @@ def test_forms(form, family, ranks, cases):
     assert ran == CALLS, str(result)
 
 
+def test_a_start_is_a_launch(family):
+    """What is persistent is registered when it is made. (The kernels' clock is slow, so none gives up waiting for a late peer.)"""
+    result, ran = check(family, 2, 200, "persistent", "pure", settings={"SHUNT_SIM_SLOW": "1000", "SHUNT_LINGER": "off"}, limit=120)
+    assert len(ran) > 15 and "a start took 1 launches at most, and all 0 registrations" in result.out, str(result)
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_on_all_kinds(form):
     result, ran = check("openmpi", 3, 300, form, limit=120)
