@@ -101,8 +101,8 @@ am__v_NVCC_0 = @echo "  NVCC    " $@;
 am__v_NVCC_1 =
 
 if HAVE_KERNELS
-# Half a minute for each kind of GPU, so as many at once as there are cores
-NVCCFLAGS = -O3 --threads 0 $(NVCC_SPLIT)
+# Minutes for each kind of GPU, so as many at once as there are cores
+NVCCFLAGS = -O3 --threads 0 $(NVCC_SPLIT) $(NVCC_QUICK)
 %reldir%/kernels.fatbin: $(kernel_sources)
 	$(AM_V_NVCC)$(MKDIR_P) %reldir% && $(NVCC) -fatbin -std=c++17 $(NVCC_GENCODE) $(NVCCFLAGS) \
 	    -fmad=false \

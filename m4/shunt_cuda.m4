@@ -8,6 +8,9 @@ AC_DEFUN([SHUNT_CUDA], [
     AC_ARG_WITH([gpu-arch], [AS_HELP_STRING([--with-gpu-arch=LIST],
         [compute capabilities to build the kernels for, e.g. 90; PTX of the last is added for later GPUs
          (default: 80,86,89,90,100, as far as nvcc knows them)])], [], [with_gpu_arch=])
+    AC_ARG_ENABLE([quick-kernels], [AS_HELP_STRING([--enable-quick-kernels],
+        [compile the kernels in less time and optimize them little: where no GPU is going to run them])],
+        [], [enable_quick_kernels=no])
     AC_ARG_VAR([NVCC], [the CUDA compiler; no: do without])
     CUDA_CPPFLAGS=
     CUDA_HOME_DIR=
@@ -61,6 +64,12 @@ AC_DEFUN([SHUNT_GENCODE], [
     dnl Newer ones optimize functions side by side, which halves the minutes that the kernels take on two cores.
     NVCC_SPLIT=
     AS_IF([test -n "$NVCC" && $NVCC --help 2>&AS_MESSAGE_LOG_FD | grep -q -e --split-compile], [NVCC_SPLIT='--split-compile 0'])
+    dnl Most of the time goes into optimizing PTX; code for no GPU need not be fast.
+    NVCC_QUICK=
+    AS_IF([test -n "$NVCC" && test "x$enable_quick_kernels" = xyes], [
+        AS_IF([$NVCC --help 2>&AS_MESSAGE_LOG_FD | grep -q -e --Ofast-compile], [NVCC_QUICK='-Ofc max'],
+            [NVCC_QUICK='-Xptxas -O1'])])
+    AC_SUBST([NVCC_QUICK])
     AC_SUBST([NVCC_SPLIT])
     AC_SUBST([NVCC_GENCODE])
     AC_SUBST([GPU_ARCH])
