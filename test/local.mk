@@ -26,7 +26,7 @@ script_tests = \
 	%reldir%/layers_fail.sh \
 	%reldir%/model.sh \
 	%reldir%/settings_doc.sh
-EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/doze.pml doc/model/linger.pml \
+EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/consent.pml doc/model/doze.pml doc/model/linger.pml \
 	doc/model/parcel.pml doc/model/recall.pml doc/model/tickets.pml doc/model/tree.pml
 TESTS += $(script_tests)
 

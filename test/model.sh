@@ -75,4 +75,9 @@ right doze
 for broken in LOOK_FIRST QUIET STALE; do
     wrong doze $broken
 done
+right consent
+right consent WIDE
+for broken in UNSAID SILENT DEAF LATER RETREAT; do
+    wrong consent $broken
+done
 exit $failed
