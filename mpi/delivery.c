@@ -178,6 +178,8 @@ static int end_receive(struct shunt_request *request, int error, const MPI_Statu
     delivery->images.recv_image.clean = receipt->direct && !receipt->blind && !request->persistent;
     int64_t received = receipt->blind && !receipt->parcel && error == MPI_SUCCESS ? SHUNT_RECEIVED_ALL :
                                                                                   shunt_message_received(&own, error);
+    if (receipt->parcel && received == SHUNT_RECEIVED_CUT)
+        received = 0; /* the host has written a descriptor */
     if (!receipt->direct && shunt_images_return(&delivery->images, received) != SHUNT_OK && error == MPI_SUCCESS)
         error = shunt_operation_fail(request->comm);
     return error;

@@ -85,14 +85,14 @@ enum shunt_status shunt_image_make(void *device, const struct shunt_pieces *a, c
     if (status != SHUNT_OK)
         return status;
     /* Elements are as aligned in the image as they are in the buffer. */
-    size_t skew = packed ? 0 : ((uintptr_t)device + (uintptr_t)first) % ALIGNMENT;
-    image->bytes = (size_t)(end - first) + skew;
+    image->skew = packed ? 0 : ((uintptr_t)device + (uintptr_t)first) % ALIGNMENT;
+    image->bytes = (size_t)(end - first) + image->skew;
     image->memory = shunt_bounce_get(image->bytes);
     if (!image->memory) {
         shunt_warn("stage", "no host memory for %zu bytes", image->bytes);
         return SHUNT_ERR_MEMORY;
     }
-    image->host = (char *)image->memory + skew - first;
+    image->host = (char *)image->memory + image->skew - first;
     return SHUNT_OK;
 }
 
@@ -291,6 +291,25 @@ enum shunt_status shunt_images_make(struct shunt_call *call, struct shunt_images
     return status == SHUNT_OK ? shunt_images_place(call, images) : status;
 }
 
+/* At the beginning of an image that is only written: what comes does not begin so by chance, unless it is of very few bytes. */
+static const unsigned char mark[] = { 0x9b, 0x2e, 0xd3, 0x54, 0xf1, 0x68, 0xa7, 0x3d };
+
+static size_t mark_bytes(const struct shunt_images *images)
+{
+    const struct shunt_image *image = &images->recv_image;
+    size_t room = image->bytes - image->skew;
+
+    return images->one || images->recv.read.n > 0 ? 0 : room < sizeof mark ? room : sizeof mark;
+}
+
+static bool is_written(const struct shunt_images *images)
+{
+    const struct shunt_image *image = &images->recv_image;
+    size_t bytes = mark_bytes(images);
+
+    return bytes == 0 || memcmp((char *)image->memory + image->skew, mark, bytes) != 0;
+}
+
 enum shunt_status shunt_images_fill(const struct shunt_images *images)
 {
     bool one = images->one;
@@ -300,12 +319,19 @@ enum shunt_status shunt_images_fill(const struct shunt_images *images)
         status = shunt_image_fill(one ? &images->recv_image : &images->send_image, &images->send.read);
     if (status == SHUNT_OK && images->recv.staged)
         status = shunt_image_fill(&images->recv_image, &images->recv.read);
+#ifndef OPEN_MPI
+    if (status == SHUNT_OK && images->recv.staged)
+        memcpy((char *)images->recv_image.memory + images->recv_image.skew, mark, mark_bytes(images));
+#endif
     return status;
 }
 
 enum shunt_status shunt_images_return(const struct shunt_images *images, int64_t received)
 {
-    return images->recv.staged ? shunt_image_return(&images->recv_image, &images->recv.written, received) : SHUNT_OK;
+    if (!images->recv.staged || (received == SHUNT_RECEIVED_CUT && !is_written(images)))
+        return SHUNT_OK;
+    return shunt_image_return(&images->recv_image, &images->recv.written,
+                              received == SHUNT_RECEIVED_CUT ? SHUNT_RECEIVED_ALL : received);
 }
 
 void shunt_images_release(struct shunt_images *images)

@@ -24,11 +24,13 @@ struct shunt_image {
     bool packed;  /* elements follow each other without gaps, from `host` on; else byte i of the one is byte i of the other */
     void *memory; /* owned, where the image lies */
     size_t bytes;
+    size_t skew; /* so many of them are in front of the first that counts */
     bool mixed; /* some of the "device" memory is host memory */
     bool clean; /* only its first page has been touched, if at all */
 };
 
-enum { SHUNT_RECEIVED_ALL = -1 };
+/* CUT: the message was too long. Of hosts of MPICH's family some write what there is room for, others nothing. */
+enum { SHUNT_RECEIVED_ALL = -1, SHUNT_RECEIVED_CUT = -2 };
 
 /* An image with room for all pieces of a and b, either of which may be empty (not both). Contents undefined. */
 enum shunt_status shunt_image_make(void *device, const struct shunt_pieces *a, const struct shunt_pieces *b, bool packed,
@@ -40,7 +42,8 @@ enum shunt_status shunt_image_fill(const struct shunt_image *image, const struct
 
 /*
  * Copy the pieces back. `received`: only so many bytes of the first
- * piece have come, counted without gaps in the order of the type map; SHUNT_RECEIVED_ALL: all of all pieces.
+ * piece have come, counted without gaps in the order of the type map; SHUNT_RECEIVED_ALL: all of all pieces; SHUNT_RECEIVED_CUT:
+ * all or nothing, as the host has written since shunt_images_fill.
  */
 enum shunt_status shunt_image_return(const struct shunt_image *image, const struct shunt_pieces *pieces,
                                      int64_t received);

@@ -49,10 +49,11 @@ int64_t shunt_message_received(const MPI_Status *status, int error)
 
     if (error != MPI_SUCCESS)
         shunt_host.Error_class(error, &class);
-#ifdef OPEN_MPI
-    /* What fits is written, and the status has the length of the message. */
     if (class == MPI_ERR_TRUNCATE)
-        class = MPI_SUCCESS;
+#ifdef OPEN_MPI
+        class = MPI_SUCCESS; /* what fits is written, and the status has the length of the message */
+#else
+        return SHUNT_RECEIVED_CUT;
 #endif
     if (class != MPI_SUCCESS || shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes < 0)
         return 0;
@@ -162,13 +163,17 @@ bool shunt_hook_move_before(struct shunt_call *call, int *rc, void **kept)
 /* What has come is copied back; what came as a parcel may be there already. */
 static enum shunt_status return_images(const struct shunt_call *call, struct message *message, int rc)
 {
+    int64_t received = rc == MPI_SUCCESS ? SHUNT_RECEIVED_ALL : 0;
+
     if (message->watched && message->receipt.direct) {
         message->images->recv_image.clean = shunt_call_family(call->id) != SHUNT_CALL_Sendrecv_replace;
         return SHUNT_OK;
     }
     if (has_status(call))
-        return shunt_images_return(message->images, shunt_message_received(call->status, rc));
-    return rc == MPI_SUCCESS ? shunt_images_return(message->images, SHUNT_RECEIVED_ALL) : SHUNT_OK;
+        received = shunt_message_received(call->status, rc);
+    if (message->watched && message->receipt.parcel && received == SHUNT_RECEIVED_CUT)
+        received = 0; /* the host has written a descriptor */
+    return received == 0 ? SHUNT_OK : shunt_images_return(message->images, received);
 }
 
 int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc)

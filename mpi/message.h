@@ -11,8 +11,8 @@
 MPI_Status *shunt_message_status(MPI_Status *status);
 
 /*
- * Bytes that the host has written to the buffer, without gaps; where a message was longer than the buffer, its length. `error`
- * is what the call has answered.
+ * Bytes that the host has written to the buffer, without gaps; where a message was longer than the buffer, its length, or
+ * SHUNT_RECEIVED_CUT (image.h) where the host does not tell. `error` is what the call has answered.
  */
 int64_t shunt_message_received(const MPI_Status *status, int error);
 

@@ -56,8 +56,7 @@ def words_of(program, options, form, sizes, graph):
     words += ["-N", f"graph:{graph}"] if "nhbr" in options else []
     words += ["-w", "create"] if form.heap and "win-options" in options else []
     words += ["-d", "cuda"] if form.device else []
-    sides = form.device and has_sides(program) and program.name not in ("osu_mbw_mr", "osu_multi_lat")
-    return words + (["D", "D"] if sides else [])
+    return words + (["D", "D"] if form.device and has_sides(program) else [])
 
 
 def checks(options, form):
@@ -91,12 +90,10 @@ def run_form(family, program, options, form, args):
     words = ["--mca", "osc", args.osc] if args.osc else []
     host = words_of(program, options, form._replace(device=False), args.sizes, args.graph)
     without = harness.mpirun(family, args.ranks, program, *host, preload=False, limit=args.limit, launcher_words=words)
-    if verdict(without, validates):
-        return verdict(without, validates), "", without
     more = {"preload": False, "settings": harness.over_heap()} if form.heap else {}
     result = harness.mpirun(family, args.ranks, program, *words_of(program, options, form, args.sizes, args.graph),
                             limit=args.limit + 5 * without.seconds, launcher_words=words, **more)
-    return "", verdict(result, validates), result
+    return verdict(without, validates), verdict(result, validates), result
 
 
 def where(result):
@@ -131,9 +128,10 @@ def run_all(args):
         options, cells = options_of(args.family, program), []
         for form in forms_of(options):
             without, found, result = run_form(args.family, program, options, form, args)
-            bad += bool(found) and found != "refused"
-            cells.append(f"{form.name}: " + (f"without shunt {without}" if without else found or where(result)))
-            if found and found != "refused":
+            failed = found not in ("", "refused") and not without
+            bad += failed
+            cells.append(f"{form.name}: " + (f"(without shunt {without}) " if without else "") + (found or where(result)))
+            if failed:
                 print(result)
         rows.append(f"| {program.parent.name}/{program.name} | {'; '.join(cells) or 'nothing to choose'} |")
         print(rows[-1], flush=True)
