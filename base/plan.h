@@ -52,6 +52,7 @@ enum shunt_space {
     SHUNT_SPACE_OUT,      /* the receive buffer of `rank` */
     SHUNT_SPACE_SCRATCH0, /* scratch of `rank`, ring of what `slot` sends, area 0 */
     SHUNT_SPACE_SCRATCH1, /* the same, area 1 */
+    SHUNT_SPACE_THEIRS,   /* the send buffer of `rank`, to be read */
 };
 
 struct shunt_ref {
@@ -100,6 +101,7 @@ enum {
     SHUNT_PLAN_ZERO_COPY = 2, /* results go straight into the peers' receive buffers */
     SHUNT_PLAN_LINES = 4,     /* with LL: as LL128 */
     SHUNT_PLAN_HOSTED = 16,   /* between some of the ranks what is sent lies in host memory */
+    SHUNT_PLAN_READS = 32,    /* with ZERO_COPY: it is the peers' send buffers that are used, by who reads them */
     SHUNT_PLAN_ENGINES = 8,   /* the copy engines run it: nothing but copies, and a wait for those of others */
 };
 

@@ -35,6 +35,7 @@ coll_sources += \
 	%reldir%/plan.h \
 	%reldir%/prepare.c \
 	%reldir%/prepare.h \
+	%reldir%/reading.c \
 	%reldir%/ring.c \
 	%reldir%/rings.c \
 	%reldir%/rows.c \

@@ -165,6 +165,14 @@ void shunt_plan_reduce_scatter_oneshot(const struct shunt_shape *shape, uint32_t
         write_blocks(shape, me, describe_reduce_scatter_block, shunt_plan_exchange, plan);
 }
 
+void shunt_plan_reduce_oneshot(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan)
+{
+    if (shape->flags & SHUNT_PLAN_ZERO_COPY)
+        shunt_plan_reduce_reading(shape, me, plan);
+    else
+        write_vectors(shape, me, describe_reduce, shunt_plan_exchange, plan);
+}
+
 #define WRITER(coll, name, of, steps)                                                              \
     void shunt_plan_##coll##_##name(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan) \
     {                                                                                              \
@@ -177,7 +185,6 @@ void shunt_plan_reduce_scatter_oneshot(const struct shunt_shape *shape, uint32_t
         write_spans(shape, me, false, steps, plan);                                                \
     }
 WRITER(allreduce, oneshot, vectors, shunt_plan_exchange)
-WRITER(reduce, oneshot, vectors, shunt_plan_exchange)
 WRITER(scan, oneshot, vectors, shunt_plan_exchange)
 WRITER(exscan, oneshot, vectors, shunt_plan_exchange)
 WRITER(bcast, oneshot, vectors, shunt_plan_exchange)

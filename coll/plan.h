@@ -39,6 +39,9 @@ void shunt_hop_begin(struct shunt_hop *hop);
 void shunt_plan_exchange(struct shunt_plan *plan, const struct shunt_hop *hop);
 
 /* The same by copy engines, straight to where it goes (coll/copy.c). */
+/* Reduce, one hop, whose root may read the send buffers of the others. */
+void shunt_plan_reduce_reading(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan);
+
 void shunt_plan_copies(struct shunt_plan *plan, const struct shunt_hop *hop);
 
 /* A new step; its references are added after it. */

@@ -143,6 +143,7 @@ void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *bo
 {
     int n = shunt_board_size(board), me = shunt_board_rank(board);
     uint64_t bytes = received_bytes(task, n, me), block = task->count * shunt_type_size(task->type);
+    bool read = shunt_select_reads(task->coll, block) && me != task->root;
     bool large = bytes != 0 && shunt_select_zero_copy(task->coll, block) && shunt_coll_receives(task->coll, me, task->root);
 
     *post = (struct shunt_post){
@@ -156,7 +157,7 @@ void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *bo
         .gpu = (uint16_t)device->channel,
     };
     shunt_place_of(arena, task->recv, bytes, &task->recv_mem, large, &post->recv);
-    post->send = (struct shunt_place){ .align = (uint32_t)((uintptr_t)task->send % 256), .id = task->send_mem.id };
+    shunt_place_of(arena, task->send, block, &task->send_mem, read, &post->send);
 }
 
 enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shunt_board *board,

@@ -56,6 +56,18 @@ static bool all_opened(const struct shunt_select *select, const struct shunt_pos
     return true;
 }
 
+/* Has the root opened what the others send? */
+static bool all_readable(const struct shunt_select *select, const struct shunt_post *const *posts, int n)
+{
+    const int root = posts[0]->root;
+
+    for (int q = 0; q < n; q++) {
+        if (q != root && !shunt_peer_opened(select->arena, select->slots[root], select->slots[q], posts[q]->send.reg))
+            return false;
+    }
+    return true;
+}
+
 /* Do all links keep lines whole? */
 static bool all_whole_lines(const struct shunt_select *select, int n)
 {
@@ -110,6 +122,8 @@ static void find_shape(const struct shunt_select *select, const struct shunt_pos
         demand->can |= SHUNT_PLAN_LINES;
     if (shunt_shape_asks_routes(demand))
         demand->routes = find_routes(select->arena, select->slots, demand->n);
+    if (shunt_shape_reads(demand) && all_readable(select, posts, demand->n))
+        demand->can |= SHUNT_PLAN_READS;
     if (!demand->hosted && shunt_shape_copies(demand->coll, demand->bytes, demand->wanted) && all_ready(posts, demand->n) &&
         all_opened(select, posts, demand->n))
         demand->can |= SHUNT_PLAN_ZERO_COPY;

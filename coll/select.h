@@ -74,12 +74,18 @@ bool shunt_shape_asks_zero_copy(const struct shunt_demand *demand, const struct 
 /* After the shape, if that asks for open receive buffers and all are: the shape with them. */
 void shunt_shape_zero_copy(struct shunt_demand *demand, const struct shunt_layout *layout, struct shunt_verdict *verdict);
 
+/* May the root read the send buffers of the others, if it has opened them? */
+bool shunt_shape_reads(const struct shunt_demand *demand);
+
 bool shunt_shape_asks_routes(const struct shunt_demand *demand);
 bool shunt_shape_copies(unsigned coll, uint64_t bytes, int wanted);
 
 /* Does this collective of this size profit from receive buffers that the peers have opened; may copy engines do it? */
 bool shunt_select_zero_copy(unsigned coll, uint64_t bytes);
 bool shunt_select_copies(unsigned coll, uint64_t bytes);
+
+/* The same of send buffers that the root has opened. */
+bool shunt_select_reads(unsigned coll, uint64_t bytes);
 
 /* In which field two posts contradict each other ("count"), or NULL; *a and *b are their values. */
 const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,

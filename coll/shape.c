@@ -199,6 +199,29 @@ bool shunt_shape_copies(unsigned coll, uint64_t bytes, int wanted)
     return copy != SHUNT_ALGO_STAGED && (wanted == copy || (wanted == SHUNT_ALGO_AUTO && bytes >= COPY_FROM));
 }
 
+/*
+ * From so many bytes on the root of a Reduce had better read the others' vectors itself, 366 GB/s, than have them sent with flags,
+ * 341; what that takes at its beginning and end, and for a launch, is worth it then. If there are to be no flags, always.
+ * Without rings chunks may be large: behind each there is a fence.
+ */
+#define READ_FROM  (16 << 20)
+#define READ_CHUNK (16 << 20)
+
+static bool may_read(unsigned coll, uint64_t bytes, int wanted)
+{
+    if (coll != SHUNT_COLL_REDUCE || (wanted != SHUNT_ALGO_AUTO && wanted != SHUNT_ALGO_REDUCE_oneshot))
+        return false;
+    return shunt_conf->proto == PROTO_SIMPLE || (shunt_conf->proto == PROTO_AUTO && bytes >= READ_FROM);
+}
+
+static void read_shape(const struct shunt_demand *d, struct shunt_verdict *verdict)
+{
+    verdict->blocks = d->max_blocks / SHUNT_PLAN_TEAMS;
+    uint64_t part = (d->bytes / SHUNT_PLAN_TEAMS / verdict->blocks + 31) / 16 * 16;
+    verdict->chunk = least(part, READ_CHUNK);
+    verdict->flags = SHUNT_PLAN_ZERO_COPY;
+}
+
 /* Bytes that the blocks share: of a slice, or of the half of one that a team has. */
 static uint64_t slice_of(const struct shunt_demand *d, uint32_t algo)
 {
@@ -271,6 +294,10 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
         d.max_blocks = SHUNT_GRID;
     verdict->algo = (uint8_t)(any ? oneshot : d.wanted);
     verdict->flags = (uint16_t)hosted;
+    if (verdict->algo == SHUNT_ALGO_REDUCE_oneshot && (d.can & SHUNT_PLAN_READS)) {
+        read_shape(&d, verdict);
+        return;
+    }
     if ((int)verdict->algo == oneshot && ll_shape(&d, layout, verdict))
         return;
     if (any && d.coll == SHUNT_COLL_ALLREDUCE)
@@ -294,6 +321,16 @@ bool shunt_select_copies(unsigned coll, uint64_t bytes)
 bool shunt_select_zero_copy(unsigned coll, uint64_t bytes)
 {
     return (coll == SHUNT_COLL_ALLREDUCE && bytes >= 512 << 10) || shunt_select_copies(coll, bytes);
+}
+
+bool shunt_select_reads(unsigned coll, uint64_t bytes)
+{
+    return may_read(coll, bytes, shunt_select_wanted(coll, bytes));
+}
+
+bool shunt_shape_reads(const struct shunt_demand *demand)
+{
+    return !demand->hosted && may_read(demand->coll, demand->bytes, demand->wanted);
 }
 
 /* Is it worth asking whether these links keep lines whole? */

@@ -288,6 +288,12 @@ static uint32_t sent_align(const struct shunt_launch *launch, uint32_t q)
     return launch->plan->spans != NULL ? launch->rows[q]->align[launch->plan->me] : launch->posts[q]->send.align % 16;
 }
 
+/* NULL: it has not been asked for, or is not there. */
+static char *opened_buffer(int slot, const struct shunt_place *place)
+{
+    return place->reg != 0 ? shunt_peer_block(slot, place->reg) + place->offset : NULL;
+}
+
 static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *launch)
 {
     const struct shunt_plan *plan = launch->plan;
@@ -303,7 +309,7 @@ static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *
         if (q == plan->me)
             args->out[q] = launch->out;
         else if (plan->flags & SHUNT_PLAN_ZERO_COPY)
-            args->out[q] = shunt_peer_block(slot, post->recv.reg) + post->recv.offset;
+            args->out[q] = opened_buffer(slot, plan->flags & SHUNT_PLAN_READS ? &post->send : &post->recv);
     }
 }
 

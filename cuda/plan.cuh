@@ -95,6 +95,7 @@ static __device__ __forceinline__ char *ref_address(const shunt_plan_args &a, sh
     case SHUNT_SPACE_IN:
         return (char *)a.in + offset;
     case SHUNT_SPACE_OUT:
+    case SHUNT_SPACE_THEIRS:
         return (char *)a.out[ref.rank] + offset;
     default: {
         /* nobody sends to itself: the owner's own channel has no ring */

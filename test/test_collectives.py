@@ -54,6 +54,15 @@ def test_copy_engines(family, ranks):
         assert re.search(rf"  {call} +copy ", result.err), str(result)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_root_that_reads(ranks):
+    """Once it has opened what the others send."""
+    settings = {**STAGED, "SHUNT_ALLREDUCE": "staged", "SHUNT_REDUCE": "auto", "SHUNT_PROTO": "simple", "SHUNT_DEBUG": "info"}
+    result = mpirun("openmpi", ranks, "check_collectives", "D:D", "A:V", settings=settings)
+    result.checked()
+    assert re.search(r"  reduce +oneshot ", result.err) and "opened block" in result.err, str(result)
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_from_rank_to_rank(ranks):
     """Bcast and Reduce along a line of ranks, whatever the root and the size, with rings that hold little."""

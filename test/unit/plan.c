@@ -325,9 +325,9 @@ static void every_spans(void **state)
 }
 
 /* Does the runner notice, in one of several orders, that all plans of n ranks lack a wait? *broken: so many had it. */
-static int notices_of(const struct shunt_algo *algo, uint32_t n, int wait, int *broken)
+static int notices_of(const struct shunt_algo *algo, uint32_t n, uint32_t flags, int wait, int *broken)
 {
-    struct ask ask = { algo, shape_of(n, 0, 2, 16, 2, 1, 4 * 1000), strcmp(algo->name, "copy") != 0, 0 };
+    struct ask ask = { algo, shape_of(n, flags, 2, 16, 2, 1, 4 * 1000), strcmp(algo->name, "copy") != 0, 0 };
     int good = 1;
 
     for (ask.salt = 0; good && ask.salt < 50; ask.salt++)
@@ -337,19 +337,29 @@ static int notices_of(const struct shunt_algo *algo, uint32_t n, int wait, int *
 }
 
 /* Some waits matter only in trees of some height. */
-static int notices(const struct shunt_algo *algo, int wait, int *broken)
+static int notices(const struct shunt_algo *algo, uint32_t flags, int wait, int *broken)
 {
-    return notices_of(algo, 3, wait, broken) || (*broken > 0 && strcmp(algo->name, "tree") == 0 &&
-                                                 notices_of(algo, 7, wait, broken));
+    return notices_of(algo, 3, flags, wait, broken) || (*broken > 0 && strcmp(algo->name, "tree") == 0 &&
+                                                        notices_of(algo, 7, flags, wait, broken));
 }
 
-static int steps_of(const struct shunt_algo *algo)
+static int steps_of(const struct shunt_algo *algo, uint32_t flags)
 {
     static struct shunt_plan plan;
-    struct shunt_shape shape = shape_of(3, 0, 2, 16, 2, 1, 4 * 1000);
+    struct shunt_shape shape = shape_of(3, flags, 2, 16, 2, 1, 4 * 1000);
 
     algo->write(&shape, 1, &plan);
     return (int)plan.n_steps;
+}
+
+static void missing_waits_of(const struct shunt_algo *algo, uint32_t flags)
+{
+    for (int k = 0; k < 2 * steps_of(algo, flags); k++) {
+        int broken = 0, noticed = notices(algo, flags, k, &broken);
+        if (noticed != (broken > 0))
+            fail_msg("%s %s, flags %u, without wait %d of step %d: %s", shunt_coll_name(algo->coll), algo->name, flags, k % 2,
+                     k / 2, noticed ? "wrong all the same" : "nothing shows");
+    }
 }
 
 /* The runner's own test: with a wait taken away it must notice, and else not. */
@@ -357,13 +367,10 @@ static void missing_waits_show(void **state)
 {
     (void)state;
     for (int a = 0; a < SHUNT_NALGOS; a++) {
-        for (int k = 0; !has_rows(shunt_algos[a].coll) && k < 2 * steps_of(&shunt_algos[a]); k++) {
-            int broken = 0, noticed = notices(&shunt_algos[a], k, &broken);
-            if (noticed != (broken > 0))
-                fail_msg("%s %s without wait %d of step %d: %s", shunt_coll_name(shunt_algos[a].coll), shunt_algos[a].name,
-                         k % 2, k / 2, noticed ? "wrong all the same" : "nothing shows");
-        }
+        if (!has_rows(shunt_algos[a].coll))
+            missing_waits_of(&shunt_algos[a], 0);
     }
+    missing_waits_of(&shunt_algos[SHUNT_ALGO_REDUCE_oneshot], SHUNT_PLAN_ZERO_COPY);
 }
 
 static bool notices_of_spans(const struct shunt_algo *algo, int wait, int *broken)

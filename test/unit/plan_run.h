@@ -30,6 +30,7 @@ struct machine {
     uint64_t words;
     int commutes; /* the operation, for algorithms that add in another order */
     uint32_t ended[MAX_RANKS]; /* teams */
+    int begun[MAX_RANKS];      /* what it sends is there */
     uint32_t frozen; /* a rank that has not begun; n: none */
     int wrong;
 };
@@ -66,6 +67,9 @@ static char *address(struct machine *m, const struct shunt_plan *plan, const str
         return (char *)m->in[plan->me] + offset;
     case SHUNT_SPACE_OUT:
         return (char *)m->out[ref.rank] + offset;
+    case SHUNT_SPACE_THEIRS: /* its owner need not have it there before, nor leave it there when it has ended */
+        m->wrong += !m->begun[ref.rank] || m->ended[ref.rank] == m->blocks * SHUNT_PLAN_TEAMS;
+        return (char *)m->in[ref.rank] + offset;
     default: {
         uint64_t ring = ((uint64_t)ref.rank * m->n + ref.slot) * SHUNT_PLAN_AREAS + ref.space - SHUNT_SPACE_SCRATCH0;
         return m->scratch + ((ring * m->blocks + block) * plan->depth + place) * plan->chunk;
@@ -174,6 +178,7 @@ static int advance(struct machine *m, uint32_t rank, uint32_t b, uint32_t t)
 
     if (rank == m->frozen)
         return 0;
+    m->begun[rank] = 1;
     if (plan->n_steps == 0) { /* a rank that neither sends nor receives */
         team->ended = true;
         m->ended[rank]++;

@@ -89,6 +89,12 @@ static void check_shape(const struct shunt_demand *d, const struct shunt_layout 
     assert_true(d->wanted < 0 || v.algo == (uint32_t)d->wanted || (copy && !(d->can & SHUNT_PLAN_ZERO_COPY)));
     assert_int_equal(shunt_algos[v.algo].coll, d->coll);
     assert_in_range(v.blocks, 1, SHUNT_GRID);
+    if (v.algo == SHUNT_ALGO_REDUCE_oneshot && (v.flags & SHUNT_PLAN_ZERO_COPY)) { /* it needs no rings */
+        assert_true((d->can & SHUNT_PLAN_READS) && v.flags == SHUNT_PLAN_ZERO_COPY);
+        assert_true(v.blocks * SHUNT_PLAN_TEAMS <= d->max_blocks);
+        assert_true(d->bytes / v.blocks / SHUNT_PLAN_TEAMS / v.chunk < 1 << SHUNT_CHUNK_BITS);
+        return;
+    }
     assert_true((v.flags & ~d->can & ~(uint32_t)(SHUNT_PLAN_LL | SHUNT_PLAN_ENGINES | SHUNT_PLAN_HOSTED)) == 0);
     assert_int_equal(d->hosted, (v.flags & SHUNT_PLAN_HOSTED) != 0);
     if (v.flags & SHUNT_PLAN_ENGINES) {
@@ -123,9 +129,11 @@ static void check_collective(unsigned coll, int n, const struct shunt_layout *la
         if (wanted >= 0 && shunt_algos[wanted].coll != coll)
             continue;
         for (uint64_t bytes = 1; bytes < 1ull << 40; bytes = bytes * 3 + 1) {
-            for (uint32_t k = 0; k < 15; k++) { /* of three grids, neither ZERO_COPY nor LINES, one of the two, both; hosted */
+            for (uint32_t k = 0; k < 18; k++) { /* of three grids, neither ZERO_COPY nor LINES, one of the two, both; hosted; reads */
                 struct shunt_demand d = { .coll = coll, .n = n, .bytes = bytes, .wanted = wanted, .can = k / 3 % 4 * 2,
-                                          .max_blocks = grids[k % 3], .hosted = k >= 12, .spans = has_rows(coll) };
+                                          .max_blocks = grids[k % 3], .hosted = k / 3 == 4, .spans = has_rows(coll) };
+                if (k / 3 == 5)
+                    d.can = SHUNT_PLAN_LINES | SHUNT_PLAN_READS;
                 check_shape(&d, layout);
             }
         }
