@@ -323,6 +323,140 @@ static int of_all_sorts(const void *context, char *send, char *recv, long *value
     return rc;
 }
 
+/* ---- order and statuses ---- */
+
+/* Long and short, from this buffer and from the stack, with gaps: one tag, and each is received where it is awaited. */
+static int one_after_another(const void *context, char *send, char *recv, long *values)
+{
+    MPI_Datatype spread = make_strided(20, 1, 3);
+    MPI_Request requests[5];
+    MPI_Status status;
+    float own[2] = {2, 0};
+    int count;
+
+    (void)context;
+    noted = values;
+    MPI_Isend(send, 6 * PIECE, MPI_FLOAT, right, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(own, 1, MPI_FLOAT, right, TAG, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(piece(send, 6), 1, MPI_FLOAT, right, TAG, MPI_COMM_WORLD, &requests[2]);
+    MPI_Isend(piece(send, 6), 1, spread, right, TAG, MPI_COMM_WORLD, &requests[3]);
+    MPI_Isend(&own[0], 1, MPI_FLOAT, right, TAG, MPI_COMM_WORLD, &requests[4]);
+    const struct {
+        void *to;
+        int count;
+    } rooms[] = {{recv, 6 * PIECE}, {piece(recv, 6), 1}, {&own[1], 1}, {piece(recv, 7), 20}, {piece(recv, 6) + 40, 2}};
+    for (int i = 0; i < 5; i++) {
+        MPI_Probe(left, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_FLOAT, &count);
+        note(count);
+        note(MPI_Recv(rooms[i].to, rooms[i].count, MPI_FLOAT, left, MPI_ANY_TAG, MPI_COMM_WORLD, &status));
+        note_status(&status, MPI_FLOAT);
+    }
+    values[1] = (long)own[1];
+    MPI_Type_free(&spread);
+    return MPI_Waitall(5, requests, ignored_statuses);
+}
+
+static MPI_Status poisoned(void)
+{
+    MPI_Status status;
+
+    memset(&status, 0xff, sizeof status);
+    status.MPI_ERROR = 12345;
+    return status;
+}
+
+/* What has one status leaves its error alone. */
+static void note_poisoned(const MPI_Status *status)
+{
+    note_status(status, MPI_FLOAT);
+    note(status->MPI_ERROR);
+}
+
+/* Nothing from somebody, from nobody, by nothing; and what has come, in each way. */
+static int poisoned_statuses(const void *context, char *send, char *recv, long *values)
+{
+    MPI_Status status = poisoned(), both[2] = {poisoned(), poisoned()};
+    MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    int flag = 0;
+
+    (void)context;
+    noted = values;
+    MPI_Sendrecv(send, 0, MPI_FLOAT, right, TAG, recv, 0, MPI_FLOAT, left, TAG, MPI_COMM_WORLD, &status);
+    note_poisoned(&status);
+    status = poisoned();
+    MPI_Recv(recv, 5, MPI_FLOAT, MPI_PROC_NULL, TAG, MPI_COMM_WORLD, &status);
+    note_poisoned(&status);
+    status = poisoned();
+    MPI_Wait(&requests[0], &status);
+    note_status(&status, MPI_FLOAT);
+    status = poisoned();
+    MPI_Irecv(piece(recv, 1), 9, MPI_FLOAT, left, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send(piece(send, 1), 7, MPI_FLOAT, right, TAG, MPI_COMM_WORLD);
+    MPI_Wait(&requests[0], &status);
+    note_poisoned(&status);
+    status = poisoned();
+    MPI_Isend(piece(send, 2), 7, MPI_FLOAT, right, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Recv(piece(recv, 2), 9, MPI_FLOAT, left, TAG, MPI_COMM_WORLD, &status);
+    note_poisoned(&status);
+    status = poisoned();
+    while (!flag)
+        MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE);
+    MPI_Irecv(piece(recv, 3), 9, MPI_FLOAT, MPI_PROC_NULL, TAG, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(piece(recv, 4), 9, MPI_FLOAT, left, TAG, MPI_COMM_WORLD, &requests[1]);
+    MPI_Send(piece(send, 4), 8, MPI_FLOAT, right, TAG, MPI_COMM_WORLD);
+    note(MPI_Waitall(2, requests, both));
+    note_poisoned(&both[0]);
+    note_poisoned(&both[1]);
+    return MPI_SUCCESS;
+}
+
+/* A send is cancelled or delivered, whatever the host says, and never both. */
+static int cancelled_sends(const void *context, char *send, char *recv, long *values)
+{
+    MPI_Request request;
+    MPI_Status status;
+    int mine = 0, others = 0;
+
+    (void)context;
+    noted = values;
+    for (int i = 0; i < 4; i++) {
+        MPI_Isend(piece(send, i), i % 2 ? PIECE : 1, MPI_FLOAT, right, TAG + i, MPI_COMM_WORLD, &request);
+        if (i >= 2)
+            MPI_Cancel(&request);
+        if (i < 2)
+            MPI_Recv(piece(recv, i), PIECE, MPI_FLOAT, left, TAG + i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, &status);
+        MPI_Test_cancelled(&status, &mine);
+        MPI_Sendrecv(&mine, 1, MPI_INT, right, 2 * TAG, &others, 1, MPI_INT, left, 2 * TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        note(mine);
+        if (i >= 2 && !others)
+            MPI_Recv(piece(recv, i), PIECE, MPI_FLOAT, left, TAG + i, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    return MPI_SUCCESS;
+}
+
+/* Arrays that do not count are none, in place and under way. */
+static int in_place_without_arrays(const void *context, char *send, char *recv, long *values)
+{
+    int counts[64], places[64];
+    MPI_Datatype types[64];
+    MPI_Request request;
+
+    (void)context;
+    (void)send;
+    noted = values;
+    for (int i = 0; i < pair_ranks; i++) {
+        counts[i] = i == pair_rank ? 4 : 7 + i + pair_rank;
+        places[i] = 4 * 40 * i;
+        types[i] = MPI_FLOAT;
+    }
+    MPI_Ialltoallw(MPI_IN_PLACE, NULL, NULL, NULL, recv, counts, places, types, MPI_COMM_WORLD, &request);
+    note(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    note(MPI_Alltoallw(MPI_IN_PLACE, NULL, NULL, NULL, piece(recv, 4), counts, places, types, MPI_COMM_WORLD));
+    return MPI_SUCCESS;
+}
+
 static const struct ring_case cases[] = {
     {"bcast-to-gaps", bcast_to_gaps, NULL},
     {"one-with-gaps", one_with_gaps, NULL},
@@ -334,6 +468,10 @@ static const struct ring_case cases[] = {
     {"persistent-without-elements", persistent_without_elements, NULL},
     {"orders", orders, NULL},
     {"of-all-sorts", of_all_sorts, NULL},
+    {"one-after-another", one_after_another, NULL},
+    {"poisoned-statuses", poisoned_statuses, NULL},
+    {"cancelled-sends", cancelled_sends, NULL},
+    {"in-place-without-arrays", in_place_without_arrays, NULL},
 };
 
 int main(int argc, char **argv)

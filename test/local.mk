@@ -227,7 +227,7 @@ endif
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = bench_types check_init check_accesses check_across check_allreduce check_app check_collectives check_comms \
-	check_concurrent check_ends check_errors check_files check_flights check_float16 check_leftovers \
+	check_concurrent check_ends check_errors check_files check_flights check_float16 check_huge check_leftovers \
 	check_life check_memory check_messages check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_starts check_threads check_types \
 	check_parcels check_storm check_unusual check_user check_waits check_windows
@@ -298,7 +298,7 @@ check-data: $(check_DATA)
 .PHONY: check-data check-processes
 EXTRA_DIST += %reldir%/test_comm.py %reldir%/test_info.py %reldir%/test_install.py
 
-front_test_programs = absent.c calls.F90 calls.c calls.py fake.c host.c init.c jump.c plugin.c query.c race.c tool.c
+front_test_programs = absent.c calls.F90 calls.c calls.py fake.c host.c init.c jump.c plugin.c query.c race.c tool.c waits.F90
 EXTRA_DIST += %reldir%/test_front.py $(front_test_programs:%=%reldir%/front/%)
 
 # Run by hand: what shunt costs on host memory

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness import by_name, mpirun
+from harness import REAL_GPUS, by_name, mpirun
 
 PAIRS = ["D:D", "A:V", "H:D", "D:M", "D:H", "E:R", "DH:HD", "P:S", "HM:MD", "M:D", "DH:D", "H:H"]
 CALLS = {"bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "reduce_scatter", "gather", "scatter", "allgather",
@@ -94,3 +94,16 @@ def test_host_memory(family):
     """Counted by nobody: it is the host MPI's."""
     staged, ran = check(family, 2, "H:H", "P:P")
     assert not staged and not ran
+
+
+def test_places_beyond_two_gigabytes(family):
+    """Little is moved, to and from bytes that an int cannot count."""
+    assert mpirun(family, 2, "check_huge", "gatherv", "scatterv").checked()["cases"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["allgather", "alltoall", "gather", "reduce-scatter", "message"])
+def test_beyond_two_gigabytes(family, mode):
+    """Each count is an int, and their sum in bytes is none. (Simulated kernels would take hours.)"""
+    settings = {} if REAL_GPUS else {**STAGED, "SHUNT_SIM_MEAN": "0"}
+    mpirun(family, 2, "check_huge", mode, settings=settings, limit=600).checked()

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from harness import BUILD, BUILDDIR, LIBRARY, PREFIX, SANITIZE, launcher, need, preload_words, run
+from harness import BUILD, BUILDDIR, LIBRARY, PREFIX, SANITIZE, by_name, launcher, mpirun, need, preload_words, run
 
 HERE = pathlib.Path(__file__).parent
 ENGINE = {"SHUNT_SIM_PRESET": "h200x2"}  # enough for a front to load its engine; the programs here use no GPU
@@ -175,6 +175,19 @@ def test_sees_each_call_once(family, language, compiled, tmp_path):
     for calls in seen_by_rank(family, tmp_path, program, tmp_path / "file", ranks=2):
         assert inside(calls) == SEQUENCE
         assert calls[0] == "Init" and calls[-1] == "Finalize" and len(calls) == len(SEQUENCE) + 2
+
+
+@pytest.mark.parametrize("flags", [["-DF08"], ["-DUSE_MPI"], []], ids=["use mpi_f08", "use mpi", "mpif.h"])
+def test_requests_in_fortran(family, flags, compiled):
+    """On device memory they end as on host memory without us, mixed with others: what comes, statuses, indices."""
+    runtime = PREFIX / "lib/shunt/sim"
+    program = compiled(family, "waits.F90", *flags, f"-L{runtime}", "-l:libcudart.so.13", f"-Wl,-rpath,{runtime}")
+    alone = mpirun(family, 2, program, "host", preload=False).good()
+    result = mpirun(family, 2, program).good()
+    noted = [re.findall(r"^ ?(rank \d noted -?\d+)$", run.out, re.M) for run in (alone, result)]
+    assert len(noted[0]) == 2 and sorted(noted[0]) == sorted(noted[1]), f"{alone}\n{result}"
+    staged, ran = by_name(result)
+    assert {"send", "recv"} <= set(staged) and result.stats.gpu > 0, str(result)
 
 
 @pytest.fixture(scope="session")
