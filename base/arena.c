@@ -72,6 +72,7 @@ static void register_self(struct shunt_arena *arena, int world_rank)
     struct shared_proc *self = shared_proc(arena->shared, arena->self);
     self->process = shunt_process_self();
     self->node = arena->node;
+    self->net = shunt_conf->net != SHUNT_NET_MPI;
     cpu_set_t cpus;
     static_assert(sizeof cpus == sizeof self->cpus, "as many processors as the C library's set");
     if (sched_getaffinity(0, sizeof cpus, &cpus) == 0)
@@ -277,6 +278,18 @@ static void find_crowd(const struct shunt_arena *arena, uint32_t count)
     atomic_store_explicit(&crowded, ranks > processors, memory_order_relaxed);
 }
 
+/* What must be the same on all ranks of the machine, whatever the settings of each. */
+static void find_wishes(const struct shunt_arena *all, uint32_t count, struct shunt_arena *arena)
+{
+    for (uint32_t slot = 0; slot < count; slot++) {
+        const struct shared_proc *proc = shared_proc(all->shared, (int)slot);
+        if (atomic_load_explicit(&proc->state, memory_order_acquire) != SHARED_READY)
+            continue;
+        arena->net |= proc->net != 0;
+        arena->apart |= proc->node != arena->node;
+    }
+}
+
 /* Fix the set, which has `expected` members if all come; how many slots were given out. */
 static uint32_t close_roll(struct shunt_arena *arena, int expected)
 {
@@ -297,6 +310,7 @@ static int count_expected(struct shunt_arena *arena)
         return announced;
     uint32_t count = close_roll(machine, announced);
     find_crowd(machine, count);
+    find_wishes(machine, count, arena);
     for (uint32_t slot = 0; slot < count; slot++) {
         const struct shared_proc *proc = shared_proc(machine->shared, (int)slot);
         found += proc->node == arena->node &&
@@ -312,10 +326,12 @@ void shunt_arena_seal(struct shunt_arena *arena)
     int kept = errno;
     uint32_t count = close_roll(arena, count_expected(arena));
     list_ranks(arena, count);
-    if (!arena->machine)
-        find_crowd(arena, count);
-    else
+    if (arena->machine) {
         arena->local_size = (int)count;
+    } else {
+        find_crowd(arena, count);
+        find_wishes(arena, count, arena);
+    }
     shunt_arena_leave(arena->machine);
     arena->machine = NULL;
     shunt_info("arena", "sealed with %d of %d processes%s", count_ready(arena->shared, count), arena->local_size,
@@ -338,6 +354,12 @@ int shunt_arena_self(const struct shunt_arena *arena)
 int shunt_arena_local_size(const struct shunt_arena *arena)
 {
     return arena->local_size;
+}
+
+bool shunt_arena_net(const struct shunt_arena *arena, bool *apart)
+{
+    *apart = arena->apart;
+    return arena->net;
 }
 
 int shunt_arena_slot(const struct shunt_arena *arena, int world_rank)

@@ -64,6 +64,7 @@ struct shared_proc {
     _Atomic int32_t world_rank;
     _Atomic int32_t channel; /* 1 + its number among those that used device memory; 0: did not */
     _Atomic uint32_t doze;   /* see doze.c */
+    uint32_t net;            /* its settings ask for the network between nodes */
     uint64_t node;           /* of its identity: only those of one node are in each other's set */
     struct shunt_process process;
     _Alignas(SHARED_LINE) uint64_t cpus[16]; /* that it may run on, a bit each */
@@ -179,6 +180,7 @@ struct shunt_arena {
     ino_t inode;
     pid_t owner; /* a fork child has this view too, but is not the member */
     int self, local_size;
+    bool net, apart; /* once sealed: some rank of the machine asks for the network; some are on another node than others */
     uint64_t node;
     struct shunt_arena *machine; /* with SHUNT_NODE, until sealed: where all ranks of the machine meet; owned */
     int world_size;    /* 0: not told yet */

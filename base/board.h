@@ -59,6 +59,12 @@ bool shunt_arena_device_used(const struct shunt_arena *arena);
 /* Processes of this job on this node, once sealed: no slot is as high; equal on all of them. */
 int shunt_arena_local_size(const struct shunt_arena *arena);
 
+/*
+ * Once sealed: do the settings of some rank of this machine ask for the network between nodes; *apart: are its ranks on several? Equal
+ * on all of the machine, whatever each one's settings.
+ */
+bool shunt_arena_net(const struct shunt_arena *arena, bool *apart);
+
 /* A random number: the same on the ranks of one node, and on no others, whatever their hosts are called. */
 void shunt_arena_node(const struct shunt_arena *arena, uint64_t number[2]);
 

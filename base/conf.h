@@ -20,6 +20,8 @@ struct shunt_conf {
 #undef CONF_WORD
 };
 
+enum { SHUNT_NET_MPI = 2 }; /* a place among the words of SHUNT_NET */
+
 extern const struct shunt_conf *shunt_conf; /* never NULL: the defaults until shunt_conf_load */
 
 /*

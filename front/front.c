@@ -82,8 +82,6 @@ static void find_engine(char path[ENGINE_PATH_BYTES])
         strcpy(path, beside);
 }
 
-enum { NET_MPI = 2 }; /* a place among the words of SHUNT_NET: else ranks of other nodes may have to hear of this one */
-
 static bool node_has_gpu(void)
 {
     const char *simulated = shunt_env("SHUNT_SIM_PRESET");
@@ -154,7 +152,7 @@ static const char *choose_mode(const void *caller)
         return "second";
     if (conf.disable)
         return "off";
-    if (!node_has_gpu() && conf.net == NET_MPI)
+    if (!node_has_gpu() && conf.net == SHUNT_NET_MPI)
         return "no-gpu";
     if (library.mixed) {
         shunt_log_always("libraries of the standard MPI ABI and of another ABI are in one process (one is %s): "

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The one exchange of a job on several nodes; exchange.h. Whether it takes place must come out the same on all ranks: it follows from
- * the settings, and from how many ranks the launcher has announced for this node, which on several nodes is nowhere all of them.
+ * the settings of all ranks of this machine, and from how many ranks the launcher has announced for it, which on several nodes is
+ * nowhere all of them.
  */
 #include "mpi/exchange.h"
 
@@ -15,14 +16,18 @@
 #include "coll/nodes.h"
 #include "mpi/call.h"
 
-enum { NET_MPI = 2 }; /* a place among the words of SHUNT_NET */
-
-static bool on_several_nodes(int size)
+/*
+ * Without an arena this rank's own settings are all there is. With one it takes part if any rank of its machine wants it, with or without a
+ * network of its own.
+ */
+static bool is_wanted(const struct shunt_arena *arena, int size)
 {
     struct shunt_identity identity;
+    bool apart = *shunt_conf->node != 0;
+    bool wanted = arena ? shunt_arena_net(arena, &apart) : shunt_conf->net != SHUNT_NET_MPI;
 
-    if (*shunt_conf->node)
-        return true;
+    if (!wanted || apart)
+        return wanted;
     return shunt_identity_find(&identity) == SHUNT_OK && identity.local_size > 0 && identity.local_size < size;
 }
 
@@ -53,9 +58,9 @@ void shunt_exchange(const struct shunt_arena *arena, int rank, int size)
     struct shunt_node_record own, *records;
     const void *address;
 
-    if (shunt_conf->net == NET_MPI || size < 2 || !on_several_nodes(size))
+    if (size < 2 || !is_wanted(arena, size))
         return;
-    shunt_nodes_describe(arena, &own, &address);
+    shunt_nodes_describe(shunt_conf->net != SHUNT_NET_MPI ? arena : NULL, &own, &address);
     if (own.address_bytes == 0)
         shunt_warn("net", "this rank has no network: calls on device memory of several nodes are staged");
     records = malloc((size_t)size * sizeof *records);
