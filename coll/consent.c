@@ -29,6 +29,7 @@
 
 #define ASK_SECONDS    1e-3 /* reports are waited for before the coordinator asks */
 #define MEET_SECONDS   5.0  /* for the thread of a peer to answer */
+#define ENDING_SECONDS 2.0  /* for a process to be gone that has closed its connections */
 #define REPEAT_SECONDS 0.1  /* between two questions, since a process drops what comes before it knows the others */
 #define CHECK_SECONDS  20e-3
 
@@ -292,6 +293,31 @@ static void greet(const struct shunt_consent *consent, const int *ranks, int n)
     }
 }
 
+/* Has any process of another machine answered? Then there is a way, and who refuses has ended. */
+static bool is_network_good(void)
+{
+    for (int i = 0; i < all.n; i++)
+        if (__atomic_load_n(&all.met[i], __ATOMIC_ACQUIRE) && !shunt_net_local(i))
+            return true;
+    return false;
+}
+
+/*
+ * Has it ended, or is it just out of reach, and the host MPI may know a way? A process of this machine that is about to end has lost
+ * its connections before it is gone.
+ */
+static bool has_ended(int world, struct shunt_waiter *w)
+{
+    const bool met = __atomic_load_n(&all.met[world], __ATOMIC_ACQUIRE), lost = shunt_net_lost(world);
+    const double end = shunt_seconds() + ENDING_SECONDS;
+
+    if (met || !shunt_net_local(world))
+        return met || (lost && is_network_good());
+    while (lost && !shunt_net_ended(world) && shunt_seconds() < end)
+        shunt_wait_a_little(w);
+    return shunt_net_ended(world);
+}
+
 enum shunt_status shunt_consent_meet(struct shunt_consent *consent, const int *ranks, int n, struct shunt_waiter *w)
 {
     double now = shunt_seconds(), end = now + MEET_SECONDS, greeted = now;
@@ -308,9 +334,8 @@ enum shunt_status shunt_consent_meet(struct shunt_consent *consent, const int *r
     }
     if (stranger < 0)
         return SHUNT_OK;
-    /* Who has never been heard may be out of reach, and the host MPI may know a way; but not to one that has ended. */
     shunt_warn("net", "world rank %d does not answer over UCX", stranger);
-    if (!shunt_net_ended(stranger) && !__atomic_load_n(&all.met[stranger], __ATOMIC_ACQUIRE))
+    if (!has_ended(stranger, w))
         return SHUNT_PASS;
     shunt_consent_fail(consent);
     return SHUNT_ERR_DEAD;

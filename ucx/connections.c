@@ -71,6 +71,14 @@ bool shunt_net_lost(int peer)
     return lost;
 }
 
+bool shunt_net_local(int peer)
+{
+    shunt_net_lock();
+    bool local = net_runs() && net.peers != NULL && peer >= 0 && peer < net.n && net.peers[peer].local;
+    shunt_net_unlock();
+    return local;
+}
+
 bool shunt_net_ended(int peer)
 {
     shunt_net_lock();

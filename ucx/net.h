@@ -53,8 +53,9 @@ void shunt_net_unlock(void);
 /* Send a note; it is copied. What cannot be delivered makes the peer lost. To itself is allowed: the hook is called at once. */
 void shunt_net_note(int peer, const void *note, size_t bytes);
 
-/* Is this peer lost? Is it a process of this machine that has ended? */
+/* Is this peer lost? Is it a process of this machine; and one that has ended? */
 bool shunt_net_lost(int peer);
+bool shunt_net_local(int peer);
 bool shunt_net_ended(int peer);
 
 /* Of all data under way between two processes no two parts may have the same tag. */

@@ -37,6 +37,12 @@ bool shunt_net_lost(int peer)
     return true;
 }
 
+bool shunt_net_local(int peer)
+{
+    (void)peer;
+    return false;
+}
+
 bool shunt_net_ended(int peer)
 {
     (void)peer;
