@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Collectives over several nodes (SHUNT_NODE), inside each on the GPUs and between them by UCX."""
+import re
+
 import pytest
 
 import harness
@@ -61,6 +63,15 @@ def test_other_collectives_long(layout):
     on_nodes(layout, "check_collectives", "D:D", "DH:HD", "DDH:DHD", limit=400).checked()
 
 
+@pytest.mark.parametrize("layout", ["aabb", pytest.param("abcaca", marks=pytest.mark.slow)])
+def test_random_collectives(layout, pytestconfig):
+    """On communicators of the first 1, 2, ... ranks, and on memory of all kinds."""
+    result = on_nodes(layout, "check_random", seed_of(pytestconfig), 0, 50 if layout == "aabb" else 1000, limit=200)
+    result.checked()
+    assert re.search(r" hier ", result.err), str(result)
+
+
+@pytest.mark.slow
 def test_every_call():
     """With arguments that do not count, gaps, and wrong calls."""
     result = on_nodes("aba", "check_collectives", "D:D", limit=100)
@@ -148,6 +159,13 @@ def test_a_node_without_ucx():
     result = check("ab", "--count", "5000", "--comm", "world", settings={"SHUNT_NET": "auto"},
                    per_rank={1: {"SHUNT_UCX_TLS": "nonsense"}})
     result.ran("staged")
+
+
+def test_ranks_of_other_settings():
+    """Those of a machine start alike, whatever is set for each: here one without a network, and one without a name of its node."""
+    result = check("abb", "--count", "5000", "--comm", "world", per_rank={1: {"SHUNT_NET": "mpi"}})
+    result.ran("staged")
+    check("abb", "--count", "5000", "--comm", "world", per_rank={0: {"SHUNT_NODE": ""}}).ran("hier")
 
 
 @pytest.mark.slow

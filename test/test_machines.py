@@ -2,6 +2,7 @@
 """Jobs over machines made of namespaces, with the host MPI over TCP between them: all calls are right, start and death
 take no longer than elsewhere. With --slow also over networks that lose, delay, or stand still."""
 import random
+import re
 import shutil
 import threading
 import time
@@ -9,7 +10,7 @@ import time
 import pytest
 
 import machines
-from harness import MEAN
+from harness import BUILD, MEAN
 from test_nodes import ACROSS, calls_of, check_random
 
 pytestmark = pytest.mark.skipif(not machines.permitted(), reason="needs the right to make namespaces and interfaces")
@@ -100,7 +101,57 @@ def test_many_interfaces(broken):
     assert result.checked()["cases"] > 0 and result.seconds < start + 3, f"{start}\n{result}"
 
 
+over_ucx = pytest.mark.skipif(BUILD["ucx"] != "yes", reason="shunt was built without UCX")
+UCX = {"SHUNT_NET": "ucx", "SHUNT_NET_SIZE": "0"}
+
+
+@over_ucx
+@layouts([LAYOUTS[3]])
+def test_collectives_over_ucx(job, layout):
+    result = job(layout, "check_across", 1, 9001, settings=UCX)
+    result.checked()
+    assert result.stats.gpu == result.stats.paths["hier"] > 0 and not re.search(r" staged: ", result.err), str(result)
+
+
+@over_ucx
+@layouts([LAYOUTS[4]])
+def test_allreduce_over_ucx(job, layout):
+    """What is across nodes meets over UCX, on all layouts, and nothing is staged."""
+    result = job(layout, "check_nodes", layout[2], 3, settings=UCX)
+    result.checked()
+    gpu, across, alone = calls_of(layout[2], 3)
+    stats = result.stats
+    assert (stats.gpu, stats.paths["hier"], stats.paths["local"]) == (gpu + across, across, alone), str(result)
+    assert not stats.reasons, str(result)
+
+
 # ---- by hand ----
+
+@pytest.mark.slow
+@over_ucx
+@layouts(FEW)
+def test_survivors_on_other_machines(job, layout):
+    """A process of the last machine ends in the middle of Allreduces, and the launcher leaves the others alone: each gets an error within
+    10 s, and again at once, and goes on with the others. (The launcher then hangs often.)"""
+    result = job(layout, "check_ends", 500, "errors-return", stats=False, limit=40, launcher_words=["--enable-recovery"], settings=UCX)
+    for rank in range(len(layout[2]) - 1):
+        assert result.out.count(f"rank {rank}: an error\n") == 2, str(result)
+        assert f"rank {rank}: right sums among the survivors\n" in result.out, str(result)
+
+
+@pytest.mark.slow
+@over_ucx
+@layouts(LAYOUTS)
+def test_over_ucx_long(job, layout):
+    job(layout, "check_across", 1, 36000, 100001, settings=UCX, limit=300).checked()
+    job(layout, "check_nodes", layout[2], 40, settings=UCX, limit=300).checked()
+
+
+def some_over_ucx(made):
+    """Of a network that is not as it should be."""
+    made.mpirun((2, 2), "node", "check_across", 1, 36000, limit=300, settings=UCX).checked()
+    made.mpirun((2, 2), "node", "check_nodes", "abab", 20, limit=300, settings=UCX).checked()
+
 
 @pytest.mark.slow
 @layouts(LAYOUTS)
@@ -119,25 +170,34 @@ def some(made, limit=300):
 def test_loss(broken):
     broken.loss(2)
     some(broken)
+    if BUILD["ucx"] == "yes":
+        some_over_ucx(broken)
 
 
 @pytest.mark.slow
 def test_slow_network(broken):
     broken.rate(50)
     some(broken)
+    if BUILD["ucx"] == "yes":
+        some_over_ucx(broken)
 
 
 @pytest.mark.slow
 def test_delay(broken):
     broken.delay("b", 5)
     some(broken)
+    if BUILD["ucx"] == "yes":
+        some_over_ucx(broken)
 
 
 @pytest.mark.slow
-def test_outage(broken):
+@pytest.mark.parametrize("net", ["mpi", pytest.param("ucx", marks=over_ucx)])
+def test_outage(broken, net):
     """For three seconds, in the middle."""
     done = []
-    job = threading.Thread(target=lambda: done.append(broken.mpirun((2, 2), "node", "check_random", 1, 0, 1500, limit=300)))
+    words = ["check_random", 1, 0, 1500] if net == "mpi" else ["check_nodes", "abab", 3000]
+    settings = {} if net == "mpi" else UCX
+    job = threading.Thread(target=lambda: done.append(broken.mpirun((2, 2), "node", *words, limit=300, settings=settings)))
     job.start()
     time.sleep(5)
     broken.cut("b")
