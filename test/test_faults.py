@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What goes wrong around shunt: right results all the same, and the reason in words."""
+import re
+
 import pytest
 
 from harness import REAL_GPUS, Block, may_unshare, mpirun, program_path
 
 ALONE = {"SHUNT_SHM_DISABLE": "1"}  # not by host memory
+COLLECTIVES = ["allreduce", "bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "reduce_scatter", "gather", "scatter",
+               "allgather", "alltoall", "gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "neighbor_allgather",
+               "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"]
 SMALL = ["--count", "1,17,5000", "--place", "in,out", "--type", "FLOAT,INT"]
 
 
@@ -183,6 +188,17 @@ def test_mismatch_is_named(family, what, ranks):
               "root": ["root is 1", "0 on rank 1"], "rows": ["400", "600"]}[what]
     named = [line for line in lines if all(value.lower() in line.lower() for value in values)]
     assert len(named) == 1 and "0" in named[0], str(result)
+
+
+def test_every_mismatch_is_named(family):
+    """Of each collective: which ranks, and how much each of them has or expects."""
+    result = mpirun(family, 2, "check_mismatch", gpus=2, limit=60)
+    lines = [line for line in result.err.splitlines() if "do not match" in line]
+    for call in COLLECTIVES:
+        named = [line for line in lines if f" {call}: " in line]
+        assert len(named) == 1 and re.search(r"\brank 0\b.*\brank 1\b|\brank 1\b.*\brank 0\b", named[0]), f"{call}: {result}"
+        values = set(re.findall(r"\d+", named[0].split("do not match")[1]))
+        assert {"100", "120"} <= values or {"400", "480"} <= values, named[0]
 
 
 def test_wrong_arguments_are_the_hosts_affair(family):
