@@ -42,6 +42,7 @@ static struct {
     int size;
 } moved[7];
 
+static MPI_Op composed;
 static struct place places[24];
 static int n_places, world_rank, world_size;
 static uint64_t seed;
@@ -72,7 +73,7 @@ struct test {
     long number;
     enum call call;
     const struct place *place;
-    bool in_place, large;
+    bool in_place, large, user; /* user: the operation is the program's own, and does not commute */
     int root, pair, kind; /* which of `pairs` or `moved` */
     size_t size;          /* of an element */
     long count;           /* of collectives that have one */
@@ -167,6 +168,9 @@ static void draw_test(long number, int only, struct test *test)
     do /* the host's result must be right */
         test->pair = (int)below(sizeof pairs / sizeof *pairs);
     while (refer_host_flawed(refer_type_find(pairs[test->pair].type), pairs[test->pair].op));
+    test->user = !pure && combines(test->call) && below(6) == 0;
+    while (test->user && strcmp(pairs[test->pair].type, "UNSIGNED") != 0)
+        test->pair = (test->pair + 1) % (int)(sizeof pairs / sizeof *pairs);
     test->kind = (int)below(sizeof moved / sizeof *moved);
     test->size = combines(test->call) ? refer_type_find(pairs[test->pair].type)->size : (size_t)moved[test->kind].size;
     draw_counts(test);
@@ -304,7 +308,7 @@ static void make_arguments(struct test *test, struct arguments *a)
     draw();
     *a = (struct arguments){.root = test->root, .comm = test->place->comm};
     a->type = combines(test->call) ? refer_type_find(pairs[test->pair].type)->handle : moved[test->kind].type;
-    a->op = refer_ops[pairs[test->pair].op].handle;
+    a->op = test->user ? composed : refer_ops[pairs[test->pair].op].handle;
     for (int i = 0; i < RANKS; i++)
         a->types[i] = a->type;
     make_rows(test, a, &send, &recv);
@@ -518,6 +522,19 @@ static void make_places(void)
     add_row(false);
 }
 
+/* Two numbers of 16 bits are a map x -> a x + b; inout is what comes after. */
+static void compose(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    const uint32_t *first = in;
+    uint32_t *then = inout;
+
+    (void)type;
+    for (int i = 0; i < *n; i++) {
+        uint32_t a = then[i] >> 16, b = then[i] & 0xffff;
+        then[i] = a * (first[i] >> 16) << 16 | ((a * (first[i] & 0xffff) + b) & 0xffff);
+    }
+}
+
 static void make_types(void)
 {
     static const int sizes[] = {1, 2, 4, 8, 16, 3, 12};
@@ -532,6 +549,7 @@ static void make_types(void)
         MPI_Type_contiguous(3, i == 5 ? MPI_BYTE : MPI_INT, &moved[i].type);
         MPI_Type_commit(&moved[i].type);
     }
+    MPI_Op_create(compose, 0, &composed);
 }
 
 int main(int argc, char **argv)

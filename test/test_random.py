@@ -31,6 +31,12 @@ def test_on_the_gpus(ranks, cases):
     assert check("openmpi", ranks, cases, "pure", limit=120)[1] == CALLS
 
 
+def test_nine_ranks():
+    """On eight GPUs: what has both ranks of one GPU is staged, smaller communicators run."""
+    result, ran = check("openmpi", 9, 150, gpus=8, limit=120)
+    assert len(ran) > 10 and by_name(result)[0], str(result)
+
+
 def test_mpich():
     assert check("mpich", 2, 600, "pure", limit=120)[1] == CALLS
 
@@ -53,7 +59,7 @@ def test_copy_engines():
 
 def test_by_host_memory():
     """GPUs that do not reach each other."""
-    result, ran = check("openmpi", 3, 1000, "pure", settings={"SHUNT_P2P_DISABLE": "1"}, limit=120)
+    result, ran = check("openmpi", 3, 700, "pure", settings={"SHUNT_P2P_DISABLE": "1"}, limit=120)
     assert ran == CALLS and "by host memory between GPUs" in result.err, str(result)
 
 
