@@ -7,7 +7,9 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/conf.h"
 #include "coll/select.h"
+#include "cuda/peer.h"
 #include "test/unit/collectives.h"
 
 #define ONESHOT SHUNT_ALGO_ALLREDUCE_oneshot
@@ -157,6 +159,20 @@ static void shapes(void **state)
     }
 }
 
+/* A rank's scratch is as large with many peers as with one, and holds every shape. */
+static void bounded_scratch(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= SHUNT_KRANKS; n++) {
+        struct shunt_layout layout = shunt_layout_make(n);
+        assert_in_range(layout.total, shunt_conf->scratch_size * 3 / 4, shunt_conf->scratch_size);
+        assert_in_range(layout.host_total, shunt_conf->shm_size * 3 / 4, shunt_conf->shm_size);
+        for (int a = 0; a < SHUNT_NALGOS; a++)
+            check_collective(shunt_algos[a].coll, n, &layout);
+    }
+    assert_int_equal(shunt_layout_make(1000).total, shunt_layout_make(SHUNT_KRANKS).total);
+}
+
 static const char *hosted_way(unsigned coll, int n, uint64_t bytes, bool rounds)
 {
     static const struct shunt_layout layout = { .ll_bytes = 2 << 20, .ring_bytes = 27 << 20, .host_ring_bytes = 6 << 20 };
@@ -216,6 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(words),  cmocka_unit_test(refused_words),   cmocka_unit_test(too_many_ranges),
         cmocka_unit_test(shapes), cmocka_unit_test(differing_posts), cmocka_unit_test(hosted),
+        cmocka_unit_test(bounded_scratch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
