@@ -45,7 +45,7 @@ def test_mpich():
                          ids=["auto", "ll128", "rings"])
 def test_all_kinds(settings):
     """Of memory, mixed between ranks and sides: what all have runs, the rest is staged."""
-    result, ran = check("openmpi", 3, 500, settings=settings, limit=120)
+    result, ran = check("openmpi", 3, 400, settings=settings, limit=120)
     assert len(ran) > 10 and by_name(result)[0], str(result)
 
 
@@ -64,7 +64,7 @@ def test_by_host_memory():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("family, ranks, cases", [("openmpi", 3, 700), ("mpich", 2, 300)])
+@pytest.mark.parametrize("family, ranks, cases", [("openmpi", 3, 500), ("mpich", 2, 300)])
 def test_forms(form, family, ranks, cases):
     """What goes on after its call, and what is started several times."""
     result, ran = check(family, ranks, cases, form, "pure", limit=120)
