@@ -14,6 +14,7 @@
  *     shunt [HOST]   allreduce: 150 without a launch
  *     shunt [HOST]   allreduce: 200 by host memory between GPUs (SHM)
  *     shunt [HOST]   messages: 20 fetched from the sender's buffer, 1 moved to host memory, 2097152 bytes
+ *     shunt [HOST]   messages: 15 fetched without a launch
  *
  * Calls on host memory are counted of Allreduce only; of calls without device algorithms the staged ones. Lines of zero calls
  * are left out; "no collective was called" stands for a table without lines. Calls and bytes are

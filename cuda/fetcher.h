@@ -4,7 +4,8 @@
  * and looking whether it is there.
  *
  * A kernel may find no room on the GPU for as long as one of the application runs. It is called back then
- * (recall.h), and until it is gone there is no fetching with this one. All but pieces, done and due is called in the context.
+ * (recall.h), and until it is gone there is no fetching with this one. In bursts a kernel stays for what comes next (stay.h).
+ * All but pieces, done and due is called in the context.
  */
 #ifndef SHUNT_CUDA_FETCHER_H
 #define SHUNT_CUDA_FETCHER_H
@@ -14,10 +15,12 @@
 #include "cuda/context.h"
 #include "cuda/fetch_args.h"
 #include "cuda/recall.h"
+#include "cuda/stay.h"
 #include "cuda/told.h"
 
-/* Pinned memory of each: the done words, and what the looks at those of told.h need. */
-#define SHUNT_FETCHER_WORDS (SHUNT_FETCH_PIECES + SHUNT_TOLD_WORDS)
+/* Pinned memory of each, whole lines: orders, the done words, and what the looks at those of told.h need. */
+#define SHUNT_FETCHER_WORDS (SHUNT_STAY_WORDS + SHUNT_FETCH_PIECES + 8)
+_Static_assert(SHUNT_TOLD_WORDS <= 8, "they have a line");
 
 struct shunt_fetcher {
     bool ready; /* all that follows is there */
@@ -30,10 +33,14 @@ struct shunt_fetcher {
     CUdeviceptr told;
     _Atomic uint64_t *done; /* pinned, SHUNT_FETCHER_WORDS */
     struct shunt_fetch_args args;
-    unsigned n, seen; /* pieces of the last launch, and how many of them are known to be there */
+    unsigned n;             /* pieces of the last launch or order */
+    uint64_t number;        /* of that */
+    unsigned awaited, seen; /* done words that it ends with, and how many of them are known to be there */
+    bool ordered;           /* it needed no launch */
     double asked;           /* when the driver was last asked for it */
     struct shunt_recall recall;
     bool stuck;             /* it was called back, and is still there */
+    struct shunt_stay stay;
 };
 
 /* Load the kernel, with `pinned`, SHUNT_FETCHER_WORDS, for its words. Where that fails it is not ready. */
@@ -48,7 +55,10 @@ bool shunt_fetcher_free(struct shunt_fetcher *fetcher);
 /* Into how many pieces a copy falls; 0: it is none for kernels. */
 unsigned shunt_fetcher_pieces(const void *to, const void *from, uint64_t bytes);
 
-/* Launch copies that fall into SHUNT_FETCH_PIECES pieces at most. */
+/* How many copies may go together: as many as an order has, if a kernel stays, else a few. */
+unsigned shunt_fetcher_most(const struct shunt_fetcher *fetcher);
+
+/* Begin copies that fall into SHUNT_FETCH_PIECES pieces at most. */
 enum shunt_status shunt_fetcher_launch(struct shunt_fetcher *fetcher, const CUdeviceptr *to, const CUdeviceptr *from,
                                        const size_t *bytes, unsigned n);
 

@@ -12,10 +12,10 @@ enum {
     KERNELS = 2,
     LANES = ENGINES + KERNELS,
     WORD_BYTES = 64,        /* of pinned memory: a line for each lane */
-    PINNED_BYTES = LANES * WORD_BYTES + KERNELS * SHUNT_FETCHER_WORDS * 8,
+    FETCHER_BYTES = SHUNT_FETCHER_WORDS * 8,
+    PINNED_BYTES = LANES * WORD_BYTES + KERNELS * FETCHER_BYTES,
     BATCH_COPIES = 64,
     BATCH_BYTES = 16 << 20, /* larger copies are alone: the others would wait for their end */
-    LONE_COPIES = 4,
     BATCHES = 64,           /* that somebody has still to ask for */
     LOOKS = 4096,           /* at a word that does not change, between two questions to the driver */
 };
@@ -32,6 +32,7 @@ struct lane {
 struct batch {
     uint32_t untold; /* copies that nobody has been told the end of */
     bool issued;
+    bool unlaunched; /* a kernel did it that was there */
     enum shunt_status status; /* of that */
     struct lane *lane;
     uint64_t order; /* among all that has been issued */
@@ -88,7 +89,7 @@ static enum shunt_status open_lane(const struct shunt_device *device, int i, int
     if (i >= ENGINES) {
         lane->fetcher = &lanes.fetchers[i - ENGINES];
         shunt_fetcher_open(lane->fetcher, device->gpu,
-                           lanes.pinned + LANES * WORD_BYTES + (i - ENGINES) * SHUNT_FETCHER_WORDS * 8);
+                           lanes.pinned + LANES * WORD_BYTES + (i - ENGINES) * FETCHER_BYTES);
         return SHUNT_OK;
     }
     enum shunt_status status = SHUNT_CUDA(cuStreamCreateWithPriority(&lane->stream, CU_STREAM_NON_BLOCKING, priority));
@@ -175,6 +176,7 @@ static void issue(const struct shunt_device *device, struct lane *lane)
         lane = &lanes.lane[0];
     batch->status = lane->fetcher ? SHUNT_OK : copy_by_engine(lane);
     batch->issued = true;
+    batch->unlaunched = lane->fetcher && lane->fetcher->ordered;
     batch->lane = lane;
     lanes.n = 0;
     if (batch->status != SHUNT_OK)
@@ -231,7 +233,8 @@ static struct lane *find_lane(const struct shunt_device *device, int first, int 
  */
 static bool is_lone(const struct shunt_device *device)
 {
-    bool idle = lanes.small && lanes.n <= LONE_COPIES && lanes.pieces <= SHUNT_FETCH_PIECES;
+    const struct shunt_fetcher *first = lanes.lane[ENGINES].fetcher;
+    bool idle = lanes.small && lanes.n <= shunt_fetcher_most(first) && lanes.pieces <= SHUNT_FETCH_PIECES;
 
     for (int i = 0; i < LANES && idle; i++)
         idle = is_idle(device, &lanes.lane[i]);
@@ -355,13 +358,14 @@ static enum shunt_status look(const struct shunt_device *device, uint64_t number
     return status;
 }
 
-enum shunt_status shunt_lane_ended(const struct shunt_device *device, const struct shunt_lane_copy *copy)
+enum shunt_status shunt_lane_ended(const struct shunt_device *device, struct shunt_lane_copy *copy)
 {
     enum shunt_status status = SHUNT_ERR_CUDA;
 
     pthread_mutex_lock(&lanes.lock);
     if (lanes.context == device->context && copy->batch > lanes.forgotten) {
         status = look(device, copy->batch);
+        copy->unlaunched = batch_of(copy->batch)->unlaunched;
         if (status != SHUNT_AGAIN)
             batch_of(copy->batch)->untold--;
     }

@@ -12,6 +12,7 @@
 #ifndef SHUNT_CUDA_LANE_H
 #define SHUNT_CUDA_LANE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -21,6 +22,7 @@ struct shunt_device;
 /* A copy: the number of its batch, from 1 on. */
 struct shunt_lane_copy {
     uint64_t batch;
+    bool unlaunched; /* once it has ended: a kernel did it that was there already */
 };
 
 /* Begin one between memories that this GPU reaches. What has begun is to be asked for until it has ended. */
@@ -28,7 +30,7 @@ enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, 
                                    struct shunt_lane_copy *copy);
 
 /* Has it ended? OK, AGAIN or an error. */
-enum shunt_status shunt_lane_ended(const struct shunt_device *device, const struct shunt_lane_copy *copy);
+enum shunt_status shunt_lane_ended(const struct shunt_device *device, struct shunt_lane_copy *copy);
 
 /* Make it ready before kernels run that wait for peers, since loading waits for what runs. */
 void shunt_lanes_load(const struct shunt_device *device);

@@ -59,6 +59,8 @@ cuda_sources += \
 	%reldir%/spare.h \
 	%reldir%/stage.c \
 	%reldir%/stage.h \
+	%reldir%/stay.c \
+	%reldir%/stay.h \
 	%reldir%/steps.h \
 	%reldir%/told.h \
 	%reldir%/types.c \
@@ -89,6 +91,7 @@ pack_sources = \
 	%reldir%/gpu.cuh \
 	%reldir%/pack.cu \
 	%reldir%/pack_args.h \
+	%reldir%/stay.cuh \
 	%reldir%/told.h \
 	%reldir%/words.cuh
 

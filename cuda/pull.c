@@ -180,7 +180,7 @@ enum shunt_status shunt_pull_end(struct shunt_pulling *pulling)
         return status;
     if (pulling->held)
         shunt_block_release();
-    *pulling = (struct shunt_pulling){ .held = false };
+    *pulling = (struct shunt_pulling){ .unlaunched = pulling->copy.unlaunched };
     return status;
 }
 

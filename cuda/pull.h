@@ -46,6 +46,7 @@ bool shunt_pull_ready(uint64_t ticket);
 struct shunt_pulling {
     struct shunt_lane_copy copy; /* its batch is 0: none */
     bool held;                   /* until its end no block of a peer is closed */
+    bool unlaunched;             /* once it has ended: it needed no launch */
 };
 enum shunt_status shunt_pull_begin(const struct shunt_source *source, void *to, uint64_t bytes,
                                    struct shunt_pulling *pulling);

@@ -2,7 +2,6 @@
 /* The receiver's side of parcels; receive.h. */
 #include "pt2pt/receive.h"
 
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "pt2pt/spill.h"
@@ -65,6 +64,9 @@ static enum shunt_status continue_pull(struct shunt_arena *arena, struct shunt_p
         return status;
     fetch->busy = false;
     atomic_fetch_sub_explicit(&busy, 1, memory_order_relaxed);
+    if (fetch->pulling.unlaunched)
+        atomic_fetch_add_explicit(&shunt_arena_parcels(arena, shunt_arena_self(arena))->unlaunched, 1,
+                                  memory_order_relaxed);
     return end_pull(arena, theirs, fetch, status);
 }
 
