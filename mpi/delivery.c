@@ -378,6 +378,17 @@ static bool begin_receive(struct shunt_call *call, struct delivery *delivery, in
     return true;
 }
 
+/* In place of one whose count is too small for a descriptor. */
+static int send_and_receive(const struct shunt_call *call, struct delivery *delivery)
+{
+    int rc = shunt_host.Isendrecv(call->recvbuf, (int)call->count, call->datatype, call->root, call->sendtag,
+                                  delivery->receipt.small, SHUNT_DESCRIPTOR_BYTES, MPI_BYTE, call->source, call->tag,
+                                  call->comm, call->requests);
+
+    shunt_delivery_after(call, delivery, &rc);
+    return rc;
+}
+
 bool shunt_delivery_before(struct shunt_call *call, int *rc, void **kept, bool *done)
 {
     bool in_use = shunt_gpu_in_use(), sends = in_use && is_send(call) && shunt_conf->message_size != SIZE_MAX;
@@ -392,6 +403,10 @@ bool shunt_delivery_before(struct shunt_call *call, int *rc, void **kept, bool *
     bool ours;
     if (!sends) {
         ours = begin_receive(call, delivery, rc, kept, done);
+        if (ours && !*done && shunt_receipt_replaces(call, &delivery->receipt)) {
+            *rc = send_and_receive(call, delivery);
+            *done = true;
+        }
     } else if ((ours = make_send(call, delivery))) {
         *rc = begin_send(call, delivery);
         *done = true;

@@ -120,6 +120,16 @@ static void ask_ahead(const struct message *message)
         shunt_pull_ready(message->receipt.fetch.ticket);
 }
 
+/* In place of one whose count is too small for a descriptor. */
+static int send_and_receive(const struct shunt_call *call, struct message *message)
+{
+    int rc = shunt_host.Sendrecv(call->recvbuf, (int)call->count, call->datatype, call->root, call->sendtag,
+                                 message->receipt.small, SHUNT_DESCRIPTOR_BYTES, MPI_BYTE, call->source, call->tag,
+                                 call->comm, call->status);
+
+    return shunt_hook_move_after(call, message, rc);
+}
+
 static __attribute__((noinline)) bool begin_message(struct shunt_call *call, bool surely_host, int *rc, void **kept)
 {
     int saved = errno;
@@ -140,6 +150,10 @@ static __attribute__((noinline)) bool begin_message(struct shunt_call *call, boo
         ask_ahead(message);
     }
     errno = saved;
+    if (*kept && message->watched && shunt_receipt_replaces(call, &message->receipt)) {
+        *rc = send_and_receive(call, message);
+        return true;
+    }
     if (status == SHUNT_OK || status == SHUNT_PASS)
         return false;
     if (message->parcel)

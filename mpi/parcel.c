@@ -113,8 +113,7 @@ bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send
     struct shunt_mem mem;
     char *at;
 
-    if (dest < 0 || !(at = find_bytes(send, &bytes)) || bytes < shunt_conf->message_size ||
-        bytes < SHUNT_DESCRIPTOR_BYTES)
+    if (dest < 0 || !(at = find_bytes(send, &bytes)) || bytes == 0 || bytes < shunt_conf->message_size)
         return false;
     struct shunt_parcel_note note = {
         .comm = comm->key.word[0],

@@ -175,29 +175,40 @@ static bool scatter(const struct shunt_receipt *receipt, const char *from, MPI_C
 }
 
 /*
- * MPICH does not tell how long a message was that did not fit. So that a descriptor is known for one where the buffer is
- * shorter, there is room for it in every receive whose count is of nothing else.
+ * The message may be shorter than its descriptor, so there is room for that in every receive. A call with one count for what it
+ * sends and receives is made by others (shunt_receipt_replaces).
  */
-static bool is_short(const struct shunt_call *call, const struct shunt_receipt *receipt)
-{
-#ifdef OPEN_MPI
-    (void)call;
-    (void)receipt;
-    return false;
-#else
-    return receipt->room < SHUNT_DESCRIPTOR_BYTES && !receipt->blind &&
-           shunt_call_family(call->id) != SHUNT_CALL_Sendrecv_replace;
-#endif
-}
-
-static void widen(struct shunt_call *call, struct shunt_receipt *receipt)
+static bool widen(struct shunt_call *call, struct shunt_receipt *receipt)
 {
     bool two = is_two_sided(call);
 
     receipt->widened = true;
-    receipt->diverted = call->recvbuf = receipt->small;
+    receipt->diverted = receipt->small;
+    if (receipt->blind && receipt->dense)
+        memcpy(receipt->small, receipt->dense, (size_t)receipt->room);
+    else if (receipt->blind && receipt->room > 0 && !gather(receipt, (char *)receipt->small))
+        return false;
+    if (shunt_call_family(call->id) == SHUNT_CALL_Sendrecv_replace)
+        return true;
+    call->recvbuf = receipt->small;
     *(two ? &call->recvcount : &call->count) = SHUNT_DESCRIPTOR_BYTES;
     *(two ? &call->recvtype : &call->datatype) = MPI_BYTE;
+    return true;
+}
+
+/* A descriptor covers more of a longer buffer than a short message, and what is behind that stays as it was. */
+static void save_head(struct shunt_receipt *receipt)
+{
+    if (!receipt->diverted && receipt->dense && receipt->room >= SHUNT_DESCRIPTOR_BYTES)
+        memcpy(receipt->small, receipt->dense, SHUNT_DESCRIPTOR_BYTES);
+}
+
+static void restore_head(const struct shunt_receipt *receipt)
+{
+    uint64_t bytes = receipt->fetch.descriptor.bytes;
+
+    if (!receipt->diverted && bytes < SHUNT_DESCRIPTOR_BYTES)
+        memcpy(receipt->dense + bytes, receipt->small + bytes, SHUNT_DESCRIPTOR_BYTES - bytes);
 }
 
 /*
@@ -215,10 +226,8 @@ static enum shunt_status divert(struct shunt_call *call, struct shunt_receipt *r
         receipt->pattern = shunt_pattern_of(receipt->datatype);
         receipt->typed = !receipt->pattern;
     }
-    if (is_short(call, receipt)) {
-        widen(call, receipt);
-        return SHUNT_OK;
-    }
+    if (receipt->room < SHUNT_DESCRIPTOR_BYTES)
+        return widen(call, receipt) ? SHUNT_OK : SHUNT_ERR_INVALID;
     if (receipt->room == 0 || receipt->dense)
         return SHUNT_OK;
     if (packed == MPI_DATATYPE_NULL && size <= INT_MAX &&
@@ -257,7 +266,14 @@ enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shun
     enum shunt_status status = divert(call, receipt);
     if (status != SHUNT_OK)
         shunt_receipt_release(receipt);
+    else
+        save_head(receipt);
     return status;
+}
+
+bool shunt_receipt_replaces(const struct shunt_call *call, const struct shunt_receipt *receipt)
+{
+    return receipt->widened && shunt_call_family(call->id) == SHUNT_CALL_Sendrecv_replace;
 }
 
 /* A call has ended in another way than by fetching. What is on its way goes to the program's buffer, and only we see its end. */
@@ -343,6 +359,7 @@ void shunt_receipt_look(struct shunt_receipt *receipt, const MPI_Status *status)
     at = find_written(receipt);
     if (at && shunt_descriptor_read(shunt_life_arena(), at, &receipt->fetch.descriptor)) {
         receipt->parcel = true;
+        restore_head(receipt);
         aim(receipt);
     }
 }
@@ -444,8 +461,12 @@ int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int 
     if (shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) == MPI_SUCCESS) {
         if (!receipt->blind)
             follow_source(receipt, status, bytes);
-        if (receipt->widened && !receipt->parcel && bytes > receipt->room)
+        if (receipt->widened && !receipt->blind && !receipt->parcel && bytes > receipt->room) {
+#ifdef OPEN_MPI
+            put_in_place(receipt, receipt->room);
+#endif
             return raise_error(receipt, MPI_ERR_TRUNCATE);
+        }
         if (!put_in_place(receipt, receipt->blind && !receipt->parcel ? receipt->room : bytes))
             return raise_error(receipt, MPI_ERR_OTHER);
     }
@@ -473,6 +494,7 @@ void shunt_receipt_again(struct shunt_receipt *receipt)
     receipt->parcel = receipt->fetched = receipt->direct = false;
     receipt->status = SHUNT_OK;
     receipt->fetch = (struct shunt_fetch){ .ticket = receipt->images ? shunt_pull_ticket() : 0 };
+    save_head(receipt);
 }
 
 int shunt_receipt_finish(struct shunt_receipt *receipt, MPI_Status *status)

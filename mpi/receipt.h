@@ -36,12 +36,12 @@ struct shunt_receipt {
     struct shunt_claim claim; /* for this parcel */
     bool direct;   /* to the device buffer itself, so that nothing is to be copied back */
     enum shunt_status status;
-    bool widened;  /* the host may receive a descriptor, to `small`, where the buffer has no room for one */
+    bool widened;  /* the host receives to `small`, since the buffer has no room for a descriptor */
     void *diverted; /* owned, unless it is that: what the host receives to where the buffer has gaps; NULL: the buffer itself */
     struct shunt_pattern *pattern; /* owned, with `diverted`: of the buffer's elements; NULL: the host knows them */
     MPI_Datatype packed; /* owned, with `diverted`; mostly MPI_DATATYPE_NULL */
     struct shunt_fetch fetch;
-    unsigned char small[SHUNT_DESCRIPTOR_BYTES];
+    unsigned char small[SHUNT_DESCRIPTOR_BYTES]; /* if not `widened`: what was in the buffer before, where a descriptor may come */
 };
 
 /* Does this process take descriptors? Begins to, if it can, when the first receive with CUDA in use asks. */
@@ -55,6 +55,12 @@ void shunt_receipts_stop(void);
 enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shunt_images *images,
                                       struct shunt_receipt *receipt);
 void shunt_receipt_release(struct shunt_receipt *receipt);
+
+/*
+ * Is a receive that has begun one of a call (Sendrecv_replace) that the host cannot make, since it is to receive more than it
+ * sends? Then it is Sendrecv, from the buffer in the call to receipt->small.
+ */
+bool shunt_receipt_replaces(const struct shunt_call *call, const struct shunt_receipt *receipt);
 
 /* The host has received, with this status: has a descriptor come? */
 void shunt_receipt_look(struct shunt_receipt *receipt, const MPI_Status *status);

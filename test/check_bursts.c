@@ -13,7 +13,7 @@
 
 enum { BLOCK = 2 << 20, MOST = 20, SPACE = 40000 };
 
-static const size_t sizes[] = { 256, 3000, 777, 32768, 32784, 65536, 131072 + 4, 300000, 524288, 1 << 20 };
+static const size_t sizes[] = { 1, 8, 100, 256, 3000, 777, 32768, 32784, 65536, 131072 + 4, 300000, 524288, 1 << 20 };
 enum { SIZES = sizeof sizes / sizeof sizes[0] };
 
 static int rank, failures, cases;
@@ -78,7 +78,7 @@ static void run_several(unsigned round)
     int n = 2 + (int)draw(MOST - 1);
 
     for (int i = 0; i < n; i++) {
-        bytes[i] = 200 + 4 * draw(draw(4) == 0 ? 9000 : 600);
+        bytes[i] = 4 + 4 * draw(draw(4) == 0 ? 9000 : 600);
         fill((size_t)i * SPACE, bytes[i], round * 64 + (unsigned)(2 * i + rank));
         MPI_Irecv(in.base + (size_t)i * SPACE, SPACE, MPI_BYTE, 1 - rank, 2, MPI_COMM_WORLD, &requests[i]);
     }
