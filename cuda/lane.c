@@ -16,6 +16,7 @@ enum {
     PINNED_BYTES = LANES * WORD_BYTES + KERNELS * FETCHER_BYTES,
     BATCH_COPIES = 64,
     BATCH_BYTES = 16 << 20, /* larger copies are alone: the others would wait for their end */
+    DEEP_BYTES = 256 << 10, /* one that takes so long that the next waits in the stream for its end, not in the host */
     BATCHES = 64,           /* that somebody has still to ask for */
     LOOKS = 4096,           /* at a word that does not change, between two questions to the driver */
 };
@@ -26,6 +27,7 @@ struct lane {
     CUevent event;           /* the mark, where streams cannot write words */
     _Atomic uint64_t *word;  /* the last that has ended, of what has been issued */
     uint64_t issued, marked; /* the last that has begun; that the last mark stands behind */
+    uint64_t before;         /* the one that had begun before */
     unsigned looks;
 };
 
@@ -181,6 +183,7 @@ static void issue(const struct shunt_device *device, struct lane *lane)
     lanes.n = 0;
     if (batch->status != SHUNT_OK)
         return;
+    lane->before = lane->issued;
     lane->issued = batch->order = ++lanes.orders;
     if (!lane->fetcher)
         mark(device, lane); /* if it fails now, it is tried again by who waits */
@@ -249,7 +252,8 @@ static void push(const struct shunt_device *device, bool now)
     if (lanes.n == 0)
         return;
     struct lane *lane = find_lane(device, lone ? ENGINES : 0, lone ? LANES : ENGINES, &idle);
-    if (idle || now)
+    bool deep = !lane->fetcher && lanes.all_bytes >= DEEP_BYTES && has_passed(lane, lane->before);
+    if (idle || deep || now)
         issue(device, lane);
 }
 
