@@ -95,17 +95,3 @@ void shunt_parcel_discard(struct shunt_parcels *parcels, uint32_t index, uint64_
            !shunt_parcel_turn(parcels, index, number, SHUNT_PARCEL_MOVED, SHUNT_PARCEL_DONE)) {
     }
 }
-
-bool shunt_parcel_drop(struct shunt_parcels *parcels, const struct shunt_parcel_note *like,
-                       bool (*held)(void *context, uint32_t index, uint64_t number), void *context)
-{
-    struct shunt_parcel_note note;
-    uint64_t number;
-    uint32_t index;
-
-    bool found = shunt_parcel_find(parcels, like, held, context, &note, &index, &number);
-
-    if (found)
-        shunt_parcel_discard(parcels, index, number);
-    return found;
-}

@@ -89,8 +89,4 @@ bool shunt_parcel_find(const struct shunt_parcels *parcels, const struct shunt_p
 /* The receiver, which has not begun to fetch it, does not want it: it is DONE now, or was before. */
 void shunt_parcel_discard(struct shunt_parcels *parcels, uint32_t index, uint64_t number);
 
-/* The receiver has lost its descriptor: it is DONE now. False: there is none. */
-bool shunt_parcel_drop(struct shunt_parcels *parcels, const struct shunt_parcel_note *like,
-                       bool (*held)(void *context, uint32_t index, uint64_t number), void *context);
-
 #endif

@@ -33,11 +33,4 @@ void shunt_deliveries_drain(void);
 void shunt_deliveries_look(void);
 bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number);
 
-/*
- * Of probe.c. Is this descriptor in a matched message that the program holds, or is receiving? The program begins to receive
- * a matched message: false if it is not known to be a parcel.
- */
-bool shunt_probe_claimed(int slot, uint32_t index, uint64_t number);
-bool shunt_probe_receives(MPI_Message message, struct shunt_claim *parcel);
-
 #endif

@@ -125,7 +125,7 @@ def host_args(call):
         replaced = {"rstatus": "call.status"}
     if call.cls in {"move", "receive", "issue", "ireceive"}:
         replaced["count"] = "call.count"
-        if call.cls == "receive":
+        if call.cls in {"receive", "ireceive"}:
             replaced["rcount"] = "call.recvcount"
     return ", ".join(replaced.get(a.kind, a.name) for a in call.args)
 

@@ -18,8 +18,9 @@
 /* A parcel whose descriptor the program holds as a matched message. One thread at a time is in here (receipt.c). */
 struct claim {
     struct claim *next;
-    MPI_Message message; /* MPI_MESSAGE_NULL: it is being received */
-    struct shunt_claim parcel;
+    int slot;            /* of the sender */
+    uint32_t index;
+    uint64_t number;
 };
 static struct claim *claims;
 
@@ -33,9 +34,8 @@ static void forget_fetched(struct shunt_arena *arena)
 {
     for (struct claim **at = &claims; *at;) {
         struct claim *claim = *at;
-        const struct shunt_claim *parcel = &claim->parcel;
         enum shunt_parcel_state state =
-            shunt_parcel_look(shunt_arena_parcels(arena, parcel->slot), parcel->index, parcel->number);
+            shunt_parcel_look(shunt_arena_parcels(arena, claim->slot), claim->index, claim->number);
         if (state == SHUNT_PARCEL_DONE || state == SHUNT_PARCEL_GONE) {
             *at = claim->next;
             free(claim);
@@ -48,7 +48,7 @@ static void forget_fetched(struct shunt_arena *arena)
 static bool is_claimed(int slot, uint32_t index, uint64_t number)
 {
     for (const struct claim *claim = claims; claim; claim = claim->next)
-        if (claim->parcel.slot == slot && claim->parcel.index == index && claim->parcel.number == number)
+        if (claim->slot == slot && claim->index == index && claim->number == number)
             return true;
     return false;
 }
@@ -60,30 +60,13 @@ static bool is_held(void *context, uint32_t index, uint64_t number)
     return is_claimed(slot, index, number) || shunt_deliveries_hold(slot, index, number);
 }
 
-bool shunt_probe_claimed(int slot, uint32_t index, uint64_t number)
-{
-    return is_claimed(slot, index, number);
-}
-
-bool shunt_probe_receives(MPI_Message message, struct shunt_claim *parcel)
-{
-    for (struct claim *claim = claims; claim; claim = claim->next) {
-        if (claim->message != message)
-            continue;
-        claim->message = MPI_MESSAGE_NULL; /* the host may give out the handle again */
-        *parcel = claim->parcel;
-        return true;
-    }
-    return false;
-}
-
-static void add_claim(MPI_Message message, int slot, uint32_t index, uint64_t number)
+static void add_claim(int slot, uint32_t index, uint64_t number)
 {
     struct claim *claim = malloc(sizeof *claim);
 
     if (!claim)
         return;
-    *claim = (struct claim){ claims, message, { slot, index, number } };
+    *claim = (struct claim){ claims, slot, index, number };
     claims = claim;
 }
 
@@ -102,7 +85,7 @@ static void tell_true_size(const struct shunt_call *call, const struct shunt_com
     if (!shunt_parcel_find(shunt_arena_parcels(arena, slot), &like, is_held, &slot, &note, &index, &number))
         return;
     if (is_matched(call->id))
-        add_claim(*(const MPI_Message *)call->recvbuf, slot, index, number);
+        add_claim(slot, index, number);
     shunt_host.Status_set_elements_x(call->status, MPI_BYTE, (MPI_Count)note.bytes);
 }
 

@@ -261,8 +261,6 @@ enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shun
     };
     if (receipt->images)
         receipt->fetch.ticket = shunt_pull_ticket();
-    if (receipt->comm == MPI_COMM_NULL)
-        receipt->claimed = shunt_probe_receives(*call->message, &receipt->claim);
     enum shunt_status status = divert(call, receipt);
     if (status != SHUNT_OK)
         shunt_receipt_release(receipt);
@@ -396,33 +394,6 @@ static void follow_source(const struct shunt_receipt *receipt, const MPI_Status 
     shunt_source_follow(arena, receipt->parcel ? (int)receipt->fetch.descriptor.source.slot : slot);
 }
 
-static bool is_held(void *context, uint32_t index, uint64_t number)
-{
-    int slot = *(const int *)context;
-
-    return shunt_deliveries_hold(slot, index, number) || shunt_probe_claimed(slot, index, number);
-}
-
-/* Nobody will ask for a message again whose descriptor was longer than the buffer. */
-static void drop_parcel(const struct shunt_receipt *receipt, const MPI_Status *status)
-{
-    struct shunt_arena *arena = shunt_life_arena();
-    const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
-    const struct shunt_claim *claim = &receipt->claim;
-    MPI_Count bytes = 0;
-    int slot = comm ? shunt_comm_slot(comm, status->MPI_SOURCE) : -1;
-
-    if (receipt->claimed)
-        shunt_parcel_discard(shunt_arena_parcels(arena, claim->slot), claim->index, claim->number);
-    if (slot < 0 || shunt_host.Get_elements_x(status, MPI_BYTE, &bytes) != MPI_SUCCESS || bytes != SHUNT_DESCRIPTOR_BYTES)
-        return;
-    struct shunt_parcel_note like = {
-        .comm = comm->key.word[0], .tag = status->MPI_TAG, .dest = (uint32_t)shunt_arena_self(arena)
-    };
-    shunt_deliveries_look();
-    shunt_parcel_drop(shunt_arena_parcels(arena, slot), &like, is_held, &slot);
-}
-
 static int raise_error(const struct shunt_receipt *receipt, int class)
 {
     MPI_Comm comm = receipt->comm != MPI_COMM_NULL && shunt_comm_find(receipt->comm) ? receipt->comm : MPI_COMM_WORLD;
@@ -447,12 +418,8 @@ static bool put_in_place(const struct shunt_receipt *receipt, MPI_Count bytes)
 int shunt_receipt_settle(struct shunt_receipt *receipt, MPI_Status *status, int rc)
 {
     MPI_Count bytes = 0;
-    int class = MPI_SUCCESS;
 
     if (rc != MPI_SUCCESS) {
-        shunt_host.Error_class(rc, &class);
-        if (class == MPI_ERR_TRUNCATE)
-            drop_parcel(receipt, status);
         put_in_place(receipt, shunt_message_received(status, rc));
         return rc;
     }

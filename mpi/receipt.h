@@ -12,13 +12,6 @@
 #include "mpi/image.h"
 #include "pt2pt/receive.h"
 
-/* A parcel of the process in `slot`, known by a probe. */
-struct shunt_claim {
-    int slot;
-    uint32_t index;
-    uint64_t number;
-};
-
 /* A receive. Zero: none. */
 struct shunt_receipt {
     MPI_Comm comm; /* MPI_COMM_NULL: not known */
@@ -32,8 +25,6 @@ struct shunt_receipt {
     bool blind;    /* the status does not tell how much has come: all of the buffer has been filled before */
     bool parcel;   /* a descriptor has come */
     bool fetched;  /* and the message after it */
-    bool claimed;  /* a probe has told that one will come, */
-    struct shunt_claim claim; /* for this parcel */
     bool direct;   /* to the device buffer itself, so that nothing is to be copied back */
     enum shunt_status status;
     bool widened;  /* the host receives to `small`, since the buffer has no room for a descriptor */
