@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "cuda/registry.h"
+#include "cuda/stage.h"
+
+#define MOST_SMALL 32768 /* bytes */
 
 _Static_assert(sizeof((struct shunt_source *)0)->handle == sizeof(CUipcMemHandle), "a source has room for a handle");
 
@@ -122,6 +125,23 @@ static enum shunt_status copy_and_wait(const struct shunt_device *device, void *
     return status;
 }
 
+/* To host memory by the way of small copies between GPUs, which is the shorter. */
+static enum shunt_status copy_out_small(const struct shunt_device *device, void *to, const char *from, uint64_t bytes)
+{
+    struct shunt_lane_copy copy;
+    unsigned spins = 0;
+    char *piece = bytes <= MOST_SMALL && bytes <= shunt_pool_ready() ? shunt_pool_take() : NULL;
+    enum shunt_status status = piece ? shunt_lane_begin(device, piece, from, bytes, &copy) : SHUNT_PASS;
+
+    if (status == SHUNT_OK)
+        while ((status = shunt_lane_ended(device, &copy)) == SHUNT_AGAIN)
+            shunt_board_relax(&spins);
+    if (status == SHUNT_OK)
+        memcpy(to, piece, bytes);
+    shunt_pool_give(piece);
+    return status;
+}
+
 /* Begins a copy if `pulling` is given, and if the peer's block stays open; else it is complete on return. */
 static enum shunt_status copy_inside(const struct shunt_device *device, const struct shunt_source *source, void *to,
                                      uint64_t bytes, struct shunt_pulling *pulling)
@@ -132,12 +152,15 @@ static enum shunt_status copy_inside(const struct shunt_device *device, const st
 
     if (!held && (block = (char *)open_block(source)) == NULL)
         return SHUNT_ERR_CUDA;
-    if (pulling == NULL) /* as all that is staged; enters a context by itself */
-        status = shunt_stage_out(to, block + source->offset, bytes);
-    else if (held)
+    if (pulling == NULL) {
+        status = held ? copy_out_small(device, to, block + source->offset, bytes) : SHUNT_PASS;
+        if (status != SHUNT_OK) /* as all that is staged; enters a context by itself */
+            status = shunt_stage_out(to, block + source->offset, bytes);
+    } else if (held) {
         status = shunt_lane_begin(device, to, block + source->offset, bytes, &pulling->copy);
-    else
+    } else {
         status = copy_and_wait(device, to, block + source->offset, bytes);
+    }
     if (!held)
         SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcCloseMemHandle((CUdeviceptr)block));
     else if (pulling != NULL && status == SHUNT_OK)

@@ -52,7 +52,7 @@ enum shunt_status shunt_pull_begin(const struct shunt_source *source, void *to, 
                                    struct shunt_pulling *pulling);
 enum shunt_status shunt_pull_end(struct shunt_pulling *pulling);
 
-/* To host memory; complete on return. */
+/* To host memory; complete on return. What is small goes the way of copies between GPUs, to pinned memory. */
 enum shunt_status shunt_pull_out(const struct shunt_source *source, void *host, uint64_t bytes);
 
 #endif

@@ -133,7 +133,8 @@ bool shunt_stay_give(struct shunt_stay *stay, struct shunt_fetch_order *order, u
         return false;
     }
     stay->misses = stay->next_rest = 0;
-    stay->alive = order->window_ns != 0;
+    if (order->window_ns == 0)
+        stay->alive = false;
     return true;
 }
 
