@@ -74,6 +74,7 @@ static void run_one(unsigned round)
 static void run_several(unsigned round)
 {
     MPI_Request requests[2 * MOST];
+    MPI_Status statuses[2 * MOST];
     size_t bytes[MOST];
     int n = 2 + (int)draw(MOST - 1);
 
@@ -84,7 +85,7 @@ static void run_several(unsigned round)
     }
     for (int i = 0; i < n; i++)
         MPI_Isend(out.base + (size_t)i * SPACE, (int)bytes[i], MPI_BYTE, 1 - rank, 2, MPI_COMM_WORLD, &requests[n + i]);
-    MPI_Waitall(2 * n, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitall(2 * n, requests, statuses);
     for (int i = 0; i < n; i++)
         check("one of several", (size_t)i * SPACE, bytes[i], round * 64 + (unsigned)(2 * i + 1 - rank));
 }

@@ -6,7 +6,7 @@ import pytest
 
 from harness import MEAN, mpirun
 
-PARCELS = {"SHUNT_MESSAGE_SIZE": "200"}
+PARCELS = {"SHUNT_MESSAGE_SIZE": "1"}
 
 
 def parcels(result):
@@ -15,9 +15,9 @@ def parcels(result):
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def storm(family, ranks, rounds, *words, settings=(), limit=100):
+def storm(family, ranks, rounds, *words, settings=(), limit=100, faults=()):
     result = mpirun(family, ranks, "check_storm", rounds, MEAN["SHUNT_SIM_SEED"], *words,
-                    settings={**PARCELS, **dict(settings)}, limit=limit)
+                    settings={**PARCELS, **dict(settings)}, limit=limit, faults=faults)
     result.checked()
     return parcels(result)
 
@@ -51,6 +51,30 @@ def test_every_call(family):
 def test_four_ranks():
     pulled, moved = storm("openmpi", 4, 100, "probe")
     assert pulled > 0 and moved > 0
+
+
+def unlaunched(result):
+    found = re.search(r"messages: (\d+) fetched without a launch", result.err)
+    return int(found[1]) if found else 0
+
+
+# Thirty microseconds of the kernels' time are most of a second here: processes take turns on few cores
+def bursts(family, linger, rounds=8):
+    result = mpirun(family, 2, "check_bursts", rounds, MEAN["SHUNT_SIM_SEED"],
+                    settings={**PARCELS, "SHUNT_LINGER": linger, "SHUNT_SIM_SLOW": "30000",
+                              "SHUNT_MESSAGE_PATIENCE": "60000000"}, limit=60)
+    result.checked()
+    assert parcels(result)[0] > 100
+    return unlaunched(result)
+
+
+def test_kernels_that_stay(family):
+    """They fetch what comes next, small and large, one and several, and leave when the program waits for the GPU."""
+    assert bursts(family, "on") > 10
+
+
+def test_no_kernel_stays(family):
+    assert bursts(family, "off") == 0
 
 
 def test_off(family):
@@ -127,7 +151,20 @@ def test_messages_to_itself(family):
     rule(family, "self")
 
 
+@pytest.mark.parametrize("fault, goes", [("kept", True), ("lost", False)])
+def test_storm_on_other_drivers(fault, goes):
+    assert (sum(storm("openmpi", 2, 60, "fresh", "probe", faults=[fault])) > 0) == goes
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("fault", ["", "kept", "far", "noipc"])
 @pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_long_storm(family, ranks):
-    storm(family, ranks, 4000, "fresh", "probe", limit=900)
+def test_long_storm(family, ranks, fault):
+    storm(family, ranks, 4000, "fresh", "probe", limit=900, faults=[fault] if fault else [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("patience", ["0", "20", "2000"])
+def test_long_storm_of_senders_that_wait(family, patience):
+    storm(family, 2, 4000, "probe", settings={"SHUNT_MESSAGE_PATIENCE": patience, "SHUNT_LINGER": "on",
+                                              "SHUNT_SIM_SLOW": "3000"}, limit=900)
