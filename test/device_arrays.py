@@ -106,6 +106,8 @@ def main(tests, arguments):
     count = ctypes.c_int()
     must(CUDART.cudaGetDeviceCount(ctypes.byref(count)))
     must(CUDART.cudaSetDevice(device % count.value))
+    import mpi4py
+    mpi4py.rc.threads = "--no-threads" not in arguments  # not every host has windows then; the next line loads MPI
     import arrayimpl
     arrayimpl.ArrayBackends[:] = [device_array(arrayimpl)]
     sys.argv = [os.path.join(tests, "main.py"), *arguments]

@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from harness import BUILDDIR, FAMILIES, PROGRAMS, by_name, mpirun, read_stats  # noqa: E402
+from harness import BUILDDIR, FAMILIES, PREFIX, PROGRAMS, by_name, mpirun, read_stats  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 NEVER = ["test_spawn", "test_dynproc", "test_util_pool", "test_doc"]  # processes, which one machine of few cores refuses
@@ -56,10 +56,12 @@ def library_of(family, folder):
     """Settings with which mpi4py takes this MPI: its library by the name that mpi4py asks for, in `folder`."""
     ldd = subprocess.run(["ldd", PROGRAMS / family / "check_errors"], capture_output=True, text=True, check=True, timeout=30)
     name, path = re.search(r"(libmpi(?:ch)?\.so\.\d+) => (\S+)", ldd.stdout).groups()
-    (folder / name.replace("mpich", "mpi")).symlink_to(path)
-    settings = {"PYTHONPATH": BUILDDIR / "mpi4py", "MPI4PY_MPIABI": family}
-    others = os.environ.get("LD_LIBRARY_PATH", "")
-    return settings if family == "openmpi" else {**settings, "LD_LIBRARY_PATH": f"{folder}:{others}".strip(":")}
+    if "mpich" in name:
+        (folder / name.replace("mpich", "mpi")).symlink_to(path)
+    else:  # with the libraries that it finds beside itself
+        folder = pathlib.Path(path).parent
+    folders = [folder, PREFIX / "lib/shunt/sim", *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"PYTHONPATH": BUILDDIR / "mpi4py", "MPI4PY_MPIABI": family, "LD_LIBRARY_PATH": ":".join(map(str, folders))}
 
 
 def run_tests(family, library, program, names, preload=True, limit=170, settings=None, launcher_words=()):
@@ -95,7 +97,9 @@ def run_module(args, library, tests, name):
         return f"{words_of(ends, result)} | {gpu} | {host}", None if good else result
     without, alone = run_tests(args.family, library, [tests / "main.py"], [f"{name}.py"], preload=False, **more)
     ends, result = run_tests(args.family, library, [tests / "main.py"], [f"{name}.py"], **more)
-    same = words_of(ends, result) == words_of(without, alone)
+    if not without:
+        return f"without shunt {words_of(without, alone)} | {words_of(ends, result)}", None
+    same = ends == without
     return words_of(without, alone) + " | " + ("the same" if same else words_of(ends, result)), None if same else result
 
 
@@ -106,7 +110,7 @@ def main():
     parser.add_argument("modules", nargs="*")
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--osc", default="")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     tests, bad = fetch(), 0
     every = DEVICE if args.memory == "device" else sorted(path.stem for path in tests.glob("test_*.py"))
     with tempfile.TemporaryDirectory() as folder:

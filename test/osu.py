@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--sizes", default="16:1024")
     parser.add_argument("--limit", type=float, default=60)
     parser.add_argument("--osc", default="")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     with tempfile.NamedTemporaryFile("w", suffix=".adj") as file:  # each rank's neighbour is the next
         file.writelines(f"{rank}, {(rank + 1) % args.ranks}\n" for rank in range(args.ranks))
         file.flush()
