@@ -29,7 +29,8 @@
 
 #define ASK_SECONDS    1e-3 /* reports are waited for before the coordinator asks */
 #define MEET_SECONDS   5.0  /* for the thread of a peer to answer */
-#define ENDING_SECONDS 2.0  /* for a process to be gone that has closed its connections */
+#define ENDING_SECONDS 2.0  /* for a process to be gone that has closed its connections, or for others of its machine to answer */
+#define STRANGERS      16   /* that are asked at most whether there is a way to where they are */
 #define REPEAT_SECONDS 0.1  /* between two questions, since a process drops what comes before it knows the others */
 #define CHECK_SECONDS  20e-3
 
@@ -293,7 +294,7 @@ static void greet(const struct shunt_consent *consent, const int *ranks, int n)
     }
 }
 
-/* Has any process of another machine answered? Then there is a way, and who refuses has ended. */
+/* Has any process of another machine answered? Then there is a way. */
 static bool is_network_good(void)
 {
     for (int i = 0; i < all.n; i++)
@@ -302,18 +303,36 @@ static bool is_network_good(void)
     return false;
 }
 
+/* Some of the communicator's ranks on other machines, whoever they are. */
+static void greet_strangers(struct shunt_consent *c)
+{
+    int ranks[STRANGERS], n = 0;
+
+    for (int i = 0; i < c->team->n && n < STRANGERS; i++)
+        if (!shunt_net_local(c->team->world[i]) && !shunt_net_lost(c->team->world[i]))
+            ranks[n++] = i;
+    greet(c, ranks, n);
+}
+
 /*
  * Has it ended, or is it just out of reach, and the host MPI may know a way? A process of this machine that is about to end has lost
- * its connections before it is gone.
+ * its connections before it is gone. One of another machine that refuses while others there answer has ended, too.
  */
-static bool has_ended(int world, struct shunt_waiter *w)
+static bool has_ended(struct shunt_consent *c, int world, struct shunt_waiter *w)
 {
     const bool met = __atomic_load_n(&all.met[world], __ATOMIC_ACQUIRE), lost = shunt_net_lost(world);
     const double end = shunt_seconds() + ENDING_SECONDS;
 
-    if (met || !shunt_net_local(world))
-        return met || (lost && is_network_good());
-    while (lost && !shunt_net_ended(world) && shunt_seconds() < end)
+    if (met || !lost)
+        return met;
+    if (!shunt_net_local(world)) {
+        greet_strangers(c);
+        while (!is_network_good() && !shunt_consent_told(c) && shunt_seconds() < end)
+            if (!shunt_net_progress())
+                shunt_wait_a_little(w);
+        return is_network_good() || shunt_consent_told(c);
+    }
+    while (!shunt_net_ended(world) && shunt_seconds() < end)
         shunt_wait_a_little(w);
     return shunt_net_ended(world);
 }
@@ -335,7 +354,7 @@ enum shunt_status shunt_consent_meet(struct shunt_consent *consent, const int *r
     if (stranger < 0)
         return SHUNT_OK;
     shunt_warn("net", "world rank %d does not answer over UCX", stranger);
-    if (!has_ended(stranger, w))
+    if (!has_ended(consent, stranger, w))
         return SHUNT_PASS;
     shunt_consent_fail(consent);
     return SHUNT_ERR_DEAD;
@@ -354,6 +373,11 @@ void shunt_consent_fail(struct shunt_consent *consent)
             send_note(consent, i, NOTE_FAIL, consent->sequence, SHUNT_REASON_NONE, NULL);
     settle(consent);
     shunt_net_unlock();
+}
+
+bool shunt_consent_told(const struct shunt_consent *consent)
+{
+    return __atomic_load_n(&consent->failed, __ATOMIC_ACQUIRE);
 }
 
 bool shunt_consent_failed(struct shunt_consent *consent)

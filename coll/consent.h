@@ -52,7 +52,8 @@ enum shunt_status shunt_consent_reach(struct shunt_consent *consent, struct shun
 /* An operation has failed here after all: no rank of the communicator may wait for this one any more. */
 void shunt_consent_fail(struct shunt_consent *consent);
 
-/* Has it failed on some rank, or is a rank lost? Cheap. */
+/* Has it failed on some rank; or is a rank lost, in reach or not? Cheap. */
+bool shunt_consent_told(const struct shunt_consent *consent);
 bool shunt_consent_failed(struct shunt_consent *consent);
 
 #endif

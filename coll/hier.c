@@ -288,9 +288,11 @@ static void drop_op(struct hier_op *op)
 /* Once: does this rank hear those that it deals with? False: one of them has ended, now or before. */
 static bool meet(struct shunt_hier *h, struct shunt_waiter *w)
 {
+    if (h->deaf) /* who is out of reach counts as lost, too */
+        return !shunt_consent_told(h->consent);
     if (shunt_consent_failed(h->consent))
         return false;
-    if (h->met || h->deaf)
+    if (h->met)
         return true;
     enum shunt_status status = shunt_consent_meet(h->consent, h->friends, h->nfriends, w);
     h->met = status == SHUNT_OK;

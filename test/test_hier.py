@@ -173,10 +173,7 @@ def test_ranks_of_other_settings():
 @pytest.mark.parametrize("layout", ["aab", "abb", "aba", "abc"])
 @pytest.mark.parametrize("ms", [-1, 7, 60])
 def test_survivors_of_a_rank(layout, ms):
-    """
-    The last rank is killed, in two layouts a whole node with it. The others get errors, at once; but for those whom it has
-    never answered, now and then: they take it for out of reach, and the host MPI waits for it.
-    """
+    """The last rank is killed, in two layouts a whole node with it. The others get errors, at once."""
     result = on_nodes(layout, "check_ends", ms, "errors-return", launcher_words=["--enable-recovery"], limit=30, stats=False)
     assert result.rc is not None and result.seconds < 15, str(result)
     for rank in range(2):
