@@ -196,7 +196,7 @@ def test_delay(broken):
 def test_outage(broken, net):
     """For three seconds, in the middle."""
     done = []
-    words = ["check_random", 1, 0, 1500] if net == "mpi" else ["check_nodes", "abab", 3000]
+    words = ["check_random", 1, 0, 1500] if net == "mpi" else ["check_nodes", "abab", 120]
     settings = {} if net == "mpi" else UCX
     job = threading.Thread(target=lambda: done.append(broken.mpirun((2, 2), "node", *words, limit=300, settings=settings)))
     job.start()
