@@ -116,10 +116,9 @@ static void allow_waits(struct shunt_work *work)
     work->called_off = false;
 }
 
-static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned code, enum shunt_status status)
+/* Of a detached one only between hold and release. */
+static void end_work(struct shunt_arena *arena, struct shunt_work *work, unsigned code, enum shunt_status status)
 {
-    const bool detached = work->detached; /* else its owner may have gone with it at the end */
-
     work->code = code;
     work->status = status;
     work->algo = shunt_algos[shunt_round_verdict(&work->round)->algo].number;
@@ -128,15 +127,23 @@ static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned 
     if (status != SHUNT_OK) /* before the other: who sees that this rank's part has ended then sees how */
         shunt_peer_fail(arena, work->launch.ticket);
     shunt_peer_done(arena, work->launch.ticket);
-    if (detached) {
+    if (work->detached) {
         if (code == SHUNT_DONE_ABORTED)
             shunt_launch_abort(work->device, false);
         take_out(work);
-        shunt_drive_hold();
         shunt_round_leave(&work->round);
     }
     /* Release: the owner reads the rest once it sees this, and may then leave as soon as it gets the lock. */
     __atomic_store_n(&work->state, SHUNT_WORK_FINISHED, __ATOMIC_RELEASE);
+}
+
+static void finish(struct shunt_arena *arena, struct shunt_work *work, unsigned code, enum shunt_status status)
+{
+    const bool detached = work->detached; /* else its owner may have gone with it at the end */
+
+    if (detached)
+        shunt_drive_hold();
+    end_work(arena, work, code, status);
     if (detached)
         shunt_drive_release();
 }
@@ -303,9 +310,8 @@ void shunt_drive_unlist(struct shunt_work *work)
     pthread_mutex_unlock(&process.lock);
 }
 
-void shunt_drive_drop(struct shunt_arena *arena, struct shunt_work *work)
+void shunt_drive_drop(struct shunt_arena *arena)
 {
-    __atomic_store_n(&work->dropped, true, __ATOMIC_RELEASE);
     if (pthread_mutex_trylock(&process.lock) != 0) {
         shunt_arena_wake(arena, shunt_arena_self(arena));
         return;
@@ -336,6 +342,18 @@ static bool all_well(struct shunt_arena *arena, const struct shunt_work *work)
             return false;
     }
     return true;
+}
+
+/*
+ * Under the lock, of one that has no kernel: a peer for which it waits will do nothing. Held: what is staged is its owner's,
+ * who may be about to drop it, and learns of an end in time or not at all.
+ */
+static void give_up_waiting(struct shunt_arena *arena, struct shunt_work *work)
+{
+    shunt_drive_hold();
+    if (!work->dropped && work->state == SHUNT_WORK_ARRIVED && shunt_round_poll(&work->round) != SHUNT_ROUND_STAGE)
+        end_work(arena, work, SHUNT_DONE_ABORTED, SHUNT_ERR_DEAD);
+    shunt_drive_release();
 }
 
 /*
@@ -395,8 +413,8 @@ static void check_work(struct shunt_arena *arena, struct shunt_work *work, doubl
 
     if (process.running == work)
         look_at_kernel(arena, work, well, now);
-    else if (!well && process.running == NULL && !work->dropped && work->state == SHUNT_WORK_ARRIVED && waits) /* for peers, one of which will do nothing */
-        finish(arena, work, SHUNT_DONE_ABORTED, SHUNT_ERR_DEAD);
+    else if (!well && process.running == NULL && waits) /* for peers, one of which will do nothing */
+        give_up_waiting(arena, work);
 }
 
 void shunt_drive_check(struct shunt_waiter *w, struct shunt_work *work)

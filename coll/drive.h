@@ -35,7 +35,7 @@ struct shunt_work {
     unsigned code; /* SHUNT_DONE_*, of FINISHED */
     unsigned algo; /* enum shunt_algo_name, of FINISHED */
     enum shunt_status status;
-    bool dropped;  /* to be taken out by who has the launch lock next; `drop` gives it back then */
+    bool dropped;  /* held: to be taken out by who has the launch lock next; `drop` gives it back then */
     void (*drop)(struct shunt_work *work);
     struct shunt_work *next;
 };
@@ -62,10 +62,10 @@ void shunt_drive_unlock(void);
 void shunt_drive_list(struct shunt_work *work);
 void shunt_drive_unlist(struct shunt_work *work); /* takes the lock itself */
 
-/* The same of one that is staged, which is left, too, and given back by its `drop`; without waiting for the lock. */
-void shunt_drive_drop(struct shunt_arena *arena, struct shunt_work *work);
+/* See that what has been marked as dropped is unlisted, left and given back; without waiting for the lock. */
+void shunt_drive_drop(struct shunt_arena *arena);
 
-/* Between these two no operation is left, so that its round can be looked at. Never held for long. */
+/* Between these two no detached operation ends or is left, so that its round can be looked at. Never held for long. */
 void shunt_drive_hold(void);
 void shunt_drive_release(void);
 

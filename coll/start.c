@@ -364,25 +364,32 @@ const struct shunt_board *shunt_start_board(const struct shunt_start *start)
 enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcome *outcome)
 {
     struct shunt_work *work = &start->work;
-    enum shunt_status status = SHUNT_PASS;
+    struct shunt_arena *arena = start->arena; /* once it is dropped, others give it back */
 
     *outcome = (struct shunt_outcome){ .reason = start->reason };
     if (phase_of(start) == PASSED) {
         give_start(start);
         return SHUNT_PASS;
     }
-    if (shunt_work_state(work) == SHUNT_WORK_FINISHED) {
-        status = work->status;
-        outcome->algo = work->algo;
-        outcome->lingered = work->launch.lingered;
-        outcome->hosted = (work->plan.flags & SHUNT_PLAN_HOSTED) != 0;
-    } else {
+    /* Held: of what is staged a member may be found dead at this moment, and the operation be ended for that. */
+    shunt_drive_hold();
+    const bool finished = shunt_work_state(work) == SHUNT_WORK_FINISHED;
+    if (!finished) {
         outcome->reason = shunt_round_verdict(&work->round)->reason;
         if (outcome->reason == SHUNT_REASON_MISMATCH)
-            shunt_mismatch_say(start->arena, &work->round);
-        shunt_drive_drop(start->arena, work);
-        return status;
+            shunt_mismatch_say(arena, &work->round);
+        /* Release: who takes it out comes after all that was done with it. */
+        __atomic_store_n(&work->dropped, true, __ATOMIC_RELEASE);
     }
+    shunt_drive_release();
+    if (!finished) {
+        shunt_drive_drop(arena);
+        return SHUNT_PASS;
+    }
+    enum shunt_status status = work->status;
+    outcome->algo = work->algo;
+    outcome->lingered = work->launch.lingered;
+    outcome->hosted = (work->plan.flags & SHUNT_PLAN_HOSTED) != 0;
     give_start(start);
     return status;
 }

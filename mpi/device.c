@@ -99,6 +99,7 @@ bool shunt_device_bereft(const struct shunt_board *board, enum shunt_reason reas
     case SHUNT_REASON_PEER_ON_HOST:
     case SHUNT_REASON_PEER_VETO:
     case SHUNT_REASON_NOT_MET:
+    case SHUNT_REASON_NO_ROOM:
     case SHUNT_REASON_OVERTAKEN:
     case SHUNT_REASON_TIMEOUT: return board && shunt_board_bereft(board);
     default: return false;
