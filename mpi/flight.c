@@ -34,7 +34,7 @@ enum stage {
     GOING,     /* on the board: undecided, or on the GPUs */
     FILLING,   /* staged: what it sends is on its way to host memory */
     STAGED,    /* begun in the host MPI */
-    RETURNING, /* that has ended it: what has come is on its way to device memory */
+    RETURNING, /* that has ended it, or the GPUs have: what has come is on its way to its place in device memory */
     ENDED,     /* in the list no more, and its face is complete */
 };
 
@@ -47,7 +47,7 @@ struct flight {
     struct shunt_copying copying; /* of FILLING and RETURNING */
     struct shunt_call call;       /* for the host, of FILLING */
     struct shunt_kept kept;
-    struct shunt_aside aside; /* of GOING */
+    struct shunt_aside aside; /* of GOING, and of RETURNING from the GPUs */
     enum shunt_coll coll;
     uint64_t bytes;
     struct shunt_operation *operation; /* of FILLING to RETURNING: the images; NULL if there are none. Of starts `persistent` */
@@ -190,10 +190,10 @@ static bool stage_flight(struct flight *flight, bool here)
     const struct shunt_board *board = shunt_start_board(flight->start);
     struct shunt_outcome outcome;
 
-    shunt_start_end(flight->start, &outcome);
+    enum shunt_status status = shunt_start_end(flight->start, &outcome);
     flight->start = NULL;
     shunt_aside_drop(&flight->aside);
-    if (!shunt_device_bereft(board, outcome.reason))
+    if (status == SHUNT_PASS && !shunt_device_bereft(board, outcome.reason))
         return begin_staged(flight, outcome.reason, here);
     end_flight(flight, MPI_ERR_OTHER);
     return true;
@@ -261,15 +261,22 @@ static void land(struct flight *flight)
     enum shunt_status status = shunt_start_end(flight->start, &outcome);
 
     flight->start = NULL;
-    if (status == SHUNT_OK)
-        status = shunt_aside_settle(&flight->aside);
-    if (status == SHUNT_OK)
-        count_run(flight, SHUNT_PATH_GPU + outcome.algo);
-    if (status == SHUNT_OK && outcome.lingered)
+    if (status != SHUNT_OK) {
+        end_flight(flight, MPI_ERR_OTHER);
+        return;
+    }
+    count_run(flight, SHUNT_PATH_GPU + outcome.algo);
+    if (outcome.lingered)
         shunt_stats_lingered(flight->coll);
-    if (status == SHUNT_OK && outcome.hosted)
+    if (outcome.hosted)
         shunt_stats_hosted(flight->coll);
-    end_flight(flight, status == SHUNT_OK ? MPI_SUCCESS : MPI_ERR_OTHER);
+    if (!flight->aside.from) {
+        end_flight(flight, MPI_SUCCESS);
+        return;
+    }
+    flight->stage = RETURNING;
+    shunt_copying_settle(&flight->copying, &flight->aside);
+    look_at_returning(flight);
 }
 
 static void look_at_board(struct flight *flight, bool wait)

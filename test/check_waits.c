@@ -188,7 +188,7 @@ static void *open_gate(void *argument)
 {
     struct circle *circle = argument;
 
-    MPI_Recv(NULL, 0, MPI_INT, 1, 2, apart, MPI_STATUS_IGNORE);
+    MPI_Recv(NULL, 0, MPI_INT, sum_rank == 0, 2, apart, MPI_STATUS_IGNORE);
     circle->gate = true;
     return NULL;
 }
@@ -299,6 +299,57 @@ static void staged_circles(void)
     CHECK(cudaStreamDestroy(circle.stream));
 }
 
+/* ---- a result that is made elsewhere, and brought to its place when the GPUs have ended it ---- */
+
+/*
+ * In place, rank 1's block does not lie where its sum has to be. Both have begun; the GPUs end it while rank 1 is not in MPI. The
+ * thread that then opens the gate finds that end, being in MPI, and something is to be copied.
+ */
+static void aside_circle(void)
+{
+    enum { FIRST = 3000, SECOND = 5000, ALL = FIRST + SECOND };
+    static const int counts[] = {FIRST, SECOND};
+    struct circle circle = {.blocker = free_device};
+    static int host[ALL];
+    struct gpu_block block;
+    MPI_Request request;
+    pthread_t first, second;
+    struct sum sum;
+
+    sum_make(&sum, 'D', SUM_SMALL); /* they meet on the GPUs */
+    sum_once(&sum);
+    sum_free(&sum);
+    CHECK(cudaStreamCreateWithFlags(&circle.stream, NON_BLOCKING));
+    prey_make(&circle.prey);
+    gpu_alloc(&block, 'D', sizeof host);
+    for (int i = 0; i < ALL; i++)
+        host[i] = i * (sum_rank + 1);
+    gpu_copy(block.base, host, sizeof host);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Ireduce_scatter(MPI_IN_PLACE, block.base, counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    usleep(200000);
+    if (sum_rank == 1) {
+        pthread_create(&first, NULL, sit_in_blocker, &circle);
+        usleep(30000);
+        pthread_create(&second, NULL, open_gate, &circle);
+        pthread_join(second, NULL);
+        pthread_join(first, NULL);
+    } else {
+        usleep(100000);
+        MPI_Send(NULL, 0, MPI_INT, 1, 2, apart);
+    }
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    gpu_copy(host, block.base, sizeof host);
+    for (int i = 0; i < counts[sum_rank]; i++)
+        if (host[i] != 3 * (i + sum_rank * FIRST)) {
+            sum_fail("a sum");
+            break;
+        }
+    gpu_free(&block);
+    prey_free(&circle.prey);
+    CHECK(cudaStreamDestroy(circle.stream));
+}
+
 static void prepare(void)
 {
     find_calls();
@@ -311,6 +362,7 @@ int main(int argc, char **argv)
         {"late-peer", late_peer},
         {"circles", circles},
         {"staged-circles", staged_circles},
+        {"aside-circle", aside_circle},
         {NULL, NULL},
     };
 

@@ -39,6 +39,11 @@ def test_copies_of_staged_calls_that_wait(ranks):
     assert result.silent().checked()["failures"] == 0 and result.stats.paths["staged"] == (2 if ranks == 2 else 4), str(result)
 
 
+def test_results_that_are_brought_to_their_place_later():
+    """Nor does it copy there for that thread what the GPUs have made elsewhere in the buffer."""
+    mpirun("openmpi", 2, "check_waits", KERNEL, "aside-circle").ran("gpu")
+
+
 @pytest.mark.sanitize
 @pytest.mark.parametrize("settings", [BOTH, GOING, STAGED], ids=["gpu", "nonblocking", "staged"])
 def test_order_captures_and_threads(family, settings):
