@@ -18,6 +18,7 @@ void shunt_machine_key(struct shunt_arena *arena, const int *slots, int n, struc
     key->n = n;
     for (int i = 0; i < n; i++) {
         key->slot[i] = slots[i];
+        memcpy(key->uuid[i], shunt_card(arena, slots[i])->uuid, sizeof key->uuid[i]);
         for (int j = 0; j < n; j++)
             if (i != j && shunt_pair_hosted(arena, slots[i], slots[j]))
                 key->hosted[i] |= 1u << j;

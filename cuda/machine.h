@@ -11,6 +11,7 @@
 struct shunt_machine_key {
     int32_t n, slot[SHUNT_KRANKS];
     uint32_t hosted[SHUNT_KRANKS]; /* bit j: process i and j of these go by host memory */
+    unsigned char uuid[SHUNT_KRANKS][16]; /* of their GPUs: a process may take another one, after a reset */
 };
 void shunt_machine_key(struct shunt_arena *arena, const int *slots, int n, struct shunt_machine_key *key);
 
