@@ -59,15 +59,6 @@ static void meet(_Atomic int *count, int n)
         nap(1);
 }
 
-/* A view of this process that is rank `rank`. */
-static struct shunt_arena *view(const char *job, int rank, int local_size)
-{
-    struct shunt_arena *arena;
-    ranks_be(job, rank, local_size);
-    assert_int_equal(shunt_arena_join(&arena), SHUNT_OK);
-    return arena;
-}
-
 static int open_files(void)
 {
     int n = 0;
@@ -134,7 +125,7 @@ static void test_join_together(void **state)
 static void test_seal_missing(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("missing", 0, 3), *b = view("missing", 1, 3);
+    struct shunt_arena *a = ranks_view("missing", 0, 3), *b = ranks_view("missing", 1, 3);
     shunt_arena_set_world(a, 0, 3);
     shunt_arena_set_world(b, 1, 3);
     double start = shunt_seconds();
@@ -146,7 +137,7 @@ static void test_seal_missing(void **state)
     assert_int_equal(shunt_arena_slot(b, 2), -1);
     assert_int_equal(shunt_arena_slot(a, 1), shunt_arena_self(b));
     /* it comes after all: it is alone, and for all others still not there */
-    struct shunt_arena *late = view("missing", 2, 3);
+    struct shunt_arena *late = ranks_view("missing", 2, 3);
     shunt_arena_set_world(late, 2, 3);
     shunt_arena_seal(late);
     assert_int_equal(shunt_arena_slot(late, 0), -1);
@@ -162,7 +153,7 @@ static void test_seal_missing(void **state)
 static void test_seal_rank_later(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("later", -1, 3), *b = view("later", -1, 3), *c = view("later", -1, 3);
+    struct shunt_arena *a = ranks_view("later", -1, 3), *b = ranks_view("later", -1, 3), *c = ranks_view("later", -1, 3);
     shunt_arena_set_world(a, 0, 3);
     shunt_arena_set_world(b, 1, 3);
     shunt_arena_seal(a);
@@ -181,7 +172,7 @@ static void test_seal_rank_later(void **state)
 static void test_wrong_rank(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("wrong", 0, 2), *b = view("wrong", 1, 2);
+    struct shunt_arena *a = ranks_view("wrong", 0, 2), *b = ranks_view("wrong", 1, 2);
     shunt_arena_set_world(a, 0, 2);
     shunt_arena_seal(a);
     assert_int_equal(shunt_arena_slot(a, 1), shunt_arena_self(b));
@@ -193,8 +184,8 @@ static void test_wrong_rank(void **state)
     }
     shunt_arena_leave(a);
     shunt_arena_leave(b);
-    a = view("twice", 1, 2);
-    b = view("twice", 1, 2);
+    a = ranks_view("twice", 1, 2);
+    b = ranks_view("twice", 1, 2);
     shunt_arena_set_world(a, 1, 2);
     shunt_arena_seal(a);
     assert_int_equal(shunt_arena_slot(a, 1), -1);
@@ -205,7 +196,7 @@ static void test_wrong_rank(void **state)
 static void test_channels(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("channels", 0, 3), *b = view("channels", 1, 3);
+    struct shunt_arena *a = ranks_view("channels", 0, 3), *b = ranks_view("channels", 1, 3);
     assert_false(shunt_arena_device_used(a));
     assert_int_equal(shunt_arena_set_device_used(b), 0);
     assert_true(shunt_arena_device_used(a));
@@ -219,7 +210,7 @@ static void test_channels(void **state)
 static void test_too_many(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("many", 0, 1), *b;
+    struct shunt_arena *a = ranks_view("many", 0, 1), *b;
     ranks_be("many", 1, 1);
     assert_int_equal(shunt_arena_join(&b), SHUNT_ERR_LIMIT);
     assert_null(b);
@@ -234,7 +225,7 @@ static void test_leave_unsealed(void **state)
     (void)state;
     int files = open_files();
     errno = 77;
-    struct shunt_arena *a = view("unsealed", 0, 3), *b = view("unsealed", 1, 3);
+    struct shunt_arena *a = ranks_view("unsealed", 0, 3), *b = ranks_view("unsealed", 1, 3);
     assert_int_equal(errno, 77);
     assert_int_equal(ranks_files("unsealed"), 1);
     struct stat info;
@@ -280,7 +271,7 @@ static void test_stale(void **state)
     (void)state;
     kill_rank(start_hanging("stale", 0, 2));
     assert_int_equal(ranks_files("stale"), 1);
-    struct shunt_arena *a = view("stale", 0, 2), *b = view("stale", 1, 2);
+    struct shunt_arena *a = ranks_view("stale", 0, 2), *b = ranks_view("stale", 1, 2);
     assert_int_equal(shunt_arena_self(a), 0);
     shunt_arena_set_world(a, 0, 2);
     shunt_arena_set_world(b, 1, 2);
@@ -291,7 +282,7 @@ static void test_stale(void **state)
     shunt_arena_leave(b);
     kill_rank(start_hanging("stale", 0, 2));
     assert_int_equal(ranks_files("stale"), 1);
-    a = view("another", 0, 1);
+    a = ranks_view("another", 0, 1);
     shunt_arena_set_world(a, 0, 1);
     shunt_arena_seal(a);
     shunt_arena_leave(a);
@@ -304,7 +295,7 @@ static void test_not_stale(void **state)
     (void)state;
     pid_t first = start_hanging("notstale", 0, 3), second = start_hanging("notstale", 1, 3);
     kill_rank(first);
-    struct shunt_arena *a = view("notstale", 2, 3);
+    struct shunt_arena *a = ranks_view("notstale", 2, 3);
     assert_int_equal(shunt_arena_self(a), 2);
     assert_false(shunt_arena_alive(a, 0));
     assert_true(shunt_arena_alive(a, 1));
@@ -361,7 +352,7 @@ static void leave_and_end(int rank, void *context)
 static void test_left_in_order(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("inorder", 0, 2);
+    struct shunt_arena *a = ranks_view("inorder", 0, 2);
     pid_t pid = ranks_start("inorder", 1, 2, leave_and_end, NULL);
     while (scene->ready != 1)
         nap(1);
@@ -381,7 +372,7 @@ static void test_left_in_order(void **state)
 static void test_zombie(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("zombie", 0, 2);
+    struct shunt_arena *a = ranks_view("zombie", 0, 2);
     pid_t pid = start_hanging("zombie", 1, 2);
     kill(pid, SIGSTOP);
     nap(20);
@@ -399,7 +390,7 @@ static void test_zombie(void **state)
 static void test_closed_descriptors(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("closed", 0, 2);
+    struct shunt_arena *a = ranks_view("closed", 0, 2);
     pid_t pid = start_hanging("closed", 1, 2);
     assert_true(shunt_arena_alive(a, 1));
     int watched = a->watch[1].fd - 1;
@@ -427,7 +418,7 @@ static void test_closed_descriptors(void **state)
 static void test_fork_child(void **state)
 {
     (void)state;
-    struct shunt_arena *a = view("fork", 0, 2), *b = view("fork", 1, 2);
+    struct shunt_arena *a = ranks_view("fork", 0, 2), *b = ranks_view("fork", 1, 2);
     pid_t pid = fork();
     if (pid == 0) {
         shunt_arena_leave(a);

@@ -25,15 +25,6 @@ static int before(void **state)
     return 0;
 }
 
-/* A view of this process that is rank `rank`. */
-static struct shunt_arena *view(const char *job, int rank, int local_size)
-{
-    struct shunt_arena *arena;
-    ranks_be(job, rank, local_size);
-    assert_int_equal(shunt_arena_join(&arena), SHUNT_OK);
-    return arena;
-}
-
 static const char *const TEXTS[] = {"left", "left", "right", "", "right"};
 enum { RANKS = 5 };
 
@@ -53,7 +44,7 @@ static void test_virtual_nodes(void **state)
     uint64_t number[RANKS][2];
     for (int rank = 0; rank < RANKS; rank++) {
         be_on(TEXTS[rank]);
-        arena[rank] = view("texts", rank, RANKS);
+        arena[rank] = ranks_view("texts", rank, RANKS);
         assert_int_equal(arena[rank]->machine != NULL, *TEXTS[rank] != 0);
     }
     for (int rank = 0; rank < RANKS; rank++)
@@ -95,7 +86,7 @@ static void test_virtual_missing(void **state)
     struct shunt_arena *arena[2];
     for (int rank = 0; rank < 2; rank++) {
         be_on(rank ? "b" : "a");
-        arena[rank] = view("gap", rank, 3);
+        arena[rank] = ranks_view("gap", rank, 3);
         shunt_arena_set_world(arena[rank], rank, 3);
     }
     double start = shunt_seconds();
@@ -117,7 +108,7 @@ static void test_virtual_unsealed(void **state)
 {
     (void)state;
     be_on("a");
-    shunt_arena_leave(view("early", 0, 2));
+    shunt_arena_leave(ranks_view("early", 0, 2));
     assert_int_equal(ranks_files("early"), 0);
     be_on("");
     assert_int_equal(ranks_files("early"), 0);

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/arena_layout.h"
+#include "base/board.h"
 
 /* In a process that is a rank, where cmocka's assertions would end in the wrong place. */
 #define RANK_CHECK(condition)                                                                      \
@@ -63,6 +64,15 @@ static inline void ranks_be(const char *job, int rank, int local_size)
     ranks_set("OMPI_COMM_WORLD_LOCAL_SIZE", local_size);
     if (rank >= 0)
         ranks_set("OMPI_COMM_WORLD_RANK", rank);
+}
+
+/* A view of this process that is such a rank; NULL: it could not join. */
+static inline struct shunt_arena *ranks_view(const char *job, int rank, int local_size)
+{
+    struct shunt_arena *arena;
+
+    ranks_be(job, rank, local_size);
+    return shunt_arena_join(&arena) == SHUNT_OK ? arena : NULL;
 }
 
 /* A process that is rank `rank`; ends with its starter. */
