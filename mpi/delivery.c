@@ -257,6 +257,8 @@ static enum shunt_status make_receive(struct shunt_call *call, struct delivery *
         status = shunt_images_make(call, &delivery->images);
     if (status == SHUNT_OK && is_two_way(call))
         status = fill_both(&delivery->images);
+    else if (status == SHUNT_OK)
+        shunt_images_mark(&delivery->images);
     if (status != SHUNT_OK && status != SHUNT_PASS)
         return status;
     delivery->request.kind = &receive_kind;

@@ -294,20 +294,29 @@ enum shunt_status shunt_images_make(struct shunt_call *call, struct shunt_images
 /* At the beginning of an image that is only written: what comes does not begin so by chance, unless it is of very few bytes. */
 static const unsigned char mark[] = { 0x9b, 0x2e, 0xd3, 0x54, 0xf1, 0x68, 0xa7, 0x3d };
 
-static size_t mark_bytes(const struct shunt_images *images)
+static size_t mark_bytes(const struct shunt_image *image)
 {
-    const struct shunt_image *image = &images->recv_image;
     size_t room = image->bytes - image->skew;
 
-    return images->one || images->recv.read.n > 0 ? 0 : room < sizeof mark ? room : sizeof mark;
+    return room < sizeof mark ? room : sizeof mark;
 }
 
 static bool is_written(const struct shunt_images *images)
 {
     const struct shunt_image *image = &images->recv_image;
-    size_t bytes = mark_bytes(images);
 
-    return bytes == 0 || memcmp((char *)image->memory + image->skew, mark, bytes) != 0;
+    return !images->marked || memcmp((char *)image->memory + image->skew, mark, mark_bytes(image)) != 0;
+}
+
+void shunt_images_mark(struct shunt_images *images)
+{
+    const struct shunt_image *image = &images->recv_image;
+
+#ifndef OPEN_MPI
+    images->marked = images->recv.staged && !images->one && images->recv.read.n == 0;
+#endif
+    if (images->marked)
+        memcpy((char *)image->memory + image->skew, mark, mark_bytes(image));
 }
 
 enum shunt_status shunt_images_fill(const struct shunt_images *images)
@@ -319,10 +328,6 @@ enum shunt_status shunt_images_fill(const struct shunt_images *images)
         status = shunt_image_fill(one ? &images->recv_image : &images->send_image, &images->send.read);
     if (status == SHUNT_OK && images->recv.staged)
         status = shunt_image_fill(&images->recv_image, &images->recv.read);
-#ifndef OPEN_MPI
-    if (status == SHUNT_OK && images->recv.staged)
-        memcpy((char *)images->recv_image.memory + images->recv_image.skew, mark, mark_bytes(images));
-#endif
     return status;
 }
 

@@ -43,7 +43,7 @@ enum shunt_status shunt_image_fill(const struct shunt_image *image, const struct
 /*
  * Copy the pieces back. `received`: only so many bytes of the first
  * piece have come, counted without gaps in the order of the type map; SHUNT_RECEIVED_ALL: all of all pieces; SHUNT_RECEIVED_CUT:
- * all or nothing, as the host has written since shunt_images_fill.
+ * all or nothing, as the host has written since shunt_images_mark; all if there is no mark.
  */
 enum shunt_status shunt_image_return(const struct shunt_image *image, const struct shunt_pieces *pieces,
                                      int64_t received);
@@ -61,6 +61,7 @@ struct shunt_images {
     struct shunt_operand send, recv;
     struct shunt_image send_image, recv_image; /* without memory where there is none */
     struct shunt_packed send_packed, recv_packed;
+    bool marked; /* it can be told whether the host has written to recv_image */
     bool one; /* the send buffer's pieces, too, are in recv_image and count from the receive buffer on */
     struct shunt_rows rows; /* what stands in the call for the caller's, if an image with rows is packed */
 };
@@ -69,6 +70,9 @@ struct shunt_images {
 enum shunt_status shunt_images_make(struct shunt_call *call, struct shunt_images *images);
 enum shunt_status shunt_images_fill(const struct shunt_images *images);
 enum shunt_status shunt_images_return(const struct shunt_images *images, int64_t received);
+
+/* What is received may be too long for the buffer. A result of which all is written, or read before, needs no mark, and gets none. */
+void shunt_images_mark(struct shunt_images *images);
 void shunt_images_release(struct shunt_images *images);
 
 /* The same for operands that the caller has found himself; they are in `images`, and go with it. */

@@ -109,7 +109,11 @@ static enum shunt_status stage_message(struct shunt_call *call, struct message *
     if (status != SHUNT_OK)
         return status;
     message->staged = message->images->send.staged || message->images->recv.staged;
-    return message->staged ? shunt_images_fill(message->images) : SHUNT_OK;
+    if (message->staged)
+        status = shunt_images_fill(message->images);
+    if (message->staged && status == SHUNT_OK)
+        shunt_images_mark(message->images);
+    return status;
 }
 
 /* While the host waits for the message the legacy stream passes, and the time to ask for it is not missed. */
