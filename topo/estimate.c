@@ -2,40 +2,29 @@
 /*
  * How long collectives take, by a model of a start, a time for each hop, and the bytes over the width of what they cross.
  * NVLinks that join two GPUs directly are busy side by side; what goes through a switch or over PCIe leaves a GPU by one
- * port, and all that goes from one half of the GPUs to the other NUMA node shares the link between them. The constants
- * of NVLink and of host memory are those of two H200 (doc/results); estimates compare ways, they promise nothing.
+ * port, and all that goes from one half of the GPUs to the other NUMA node shares the link between them. What links take says
+ * model.c; estimates compare ways, they promise nothing.
  */
 #include "topo/graph.h"
 
 #include <math.h>
 
-#define START_US     6.0  /* a kernel: from the call to the end of a message of no bytes, on all */
 #define STAGED_US    25.0 /* two copies, and a call of the host MPI */
 #define COPY_MB_S    20000.0
 #define HOST_MB_S    8000.0 /* the host MPI, which copies and adds in host memory */
 
-/* Of a hop: a flag with the data, and what waited for it; a fence of the system behind the data, then the flag. */
-struct hop {
-    double flag, fenced; /* us */
-};
-static const struct hop hops[SHUNT_NLINKS] = {
-    [SHUNT_LINK_NVL] = { 1.5, 3 }, [SHUNT_LINK_PIX] = { 2, 4 },  [SHUNT_LINK_PXB] = { 2, 4.5 },
-    [SHUNT_LINK_PHB] = { 2.5, 5 }, [SHUNT_LINK_NODE] = { 3, 5 }, [SHUNT_LINK_SYS] = { 3.5, 6 },
-    [SHUNT_LINK_NET] = { 8, 8 },   [SHUNT_LINK_UNKNOWN] = { 3.5, 6 },
-};
-static const struct hop hop_by_host = { 4, 7 };
-
 /* The slowest hop that there is. */
-static struct hop hop_of(const struct shunt_topo *topo, const struct shunt_topo_limits *limits)
+static struct shunt_link_cost hop_of(const struct shunt_topo *topo, const struct shunt_topo_limits *limits)
 {
-    struct hop slowest = { 0, 0 };
+    struct shunt_link_cost slowest = { 0, 0, 0 };
     const char *why;
 
     for (int i = 0; i < topo->n; i++) {
         for (int j = 0; j < i; j++) {
             enum shunt_via via = shunt_topo_via(topo, limits, i, j, &why);
-            struct hop hop = via == SHUNT_VIA_SHM ? hop_by_host : hops[topo->links[i][j].kind];
-            slowest = hop.fenced > slowest.fenced ? hop : slowest;
+            const struct shunt_link_cost *hop =
+                shunt_link_cost(via == SHUNT_VIA_SHM ? (int)SHUNT_LINK_BY_HOST : topo->links[i][j].kind);
+            slowest = hop->fenced > slowest.fenced ? *hop : slowest;
         }
     }
     return slowest;
@@ -104,21 +93,21 @@ double shunt_topo_estimate(const struct shunt_topo *topo, const struct shunt_top
                            const struct shunt_ring *rings, int n_rings, enum shunt_algo_name name, uint64_t bytes)
 {
     const double n = topo->n, b = (double)bytes;
-    const struct hop hop = hop_of(topo, limits);
+    const struct shunt_link_cost hop = hop_of(topo, limits);
 
     if (topo->n < 2)
-        return START_US;
+        return SHUNT_START_US;
     if ((name == SHUNT_NAME_oneshot || name == SHUNT_NAME_twoshot) && !all_reach(topo, limits))
         return INFINITY;
     switch ((int)name) {
     case SHUNT_NAME_oneshot:
-        return START_US + hop.flag + exchange(topo, limits, b * 16 / 15); /* flags are a part of what is sent */
+        return SHUNT_START_US + hop.flag + exchange(topo, limits, b * 16 / 15); /* flags are a part of what is sent */
     case SHUNT_NAME_twoshot:
-        return START_US + 2 * hop.fenced + 2 * exchange(topo, limits, b / n);
+        return SHUNT_START_US + 2 * hop.fenced + 2 * exchange(topo, limits, b / n);
     case SHUNT_NAME_ring:
-        return START_US + 2 * (n - 1) * hop.fenced + 2 * (n - 1) / n * b / around(rings, n_rings);
+        return SHUNT_START_US + 2 * (n - 1) * hop.fenced + 2 * (n - 1) / n * b / around(rings, n_rings);
     case SHUNT_NAME_tree:
-        return START_US + 2 * levels(topo->n) * hop.fenced + 2 * b / around(rings, n_rings);
+        return SHUNT_START_US + 2 * levels(topo->n) * hop.fenced + 2 * b / around(rings, n_rings);
     case SHUNT_NAME_staged:
         return STAGED_US + 2 * b / COPY_MB_S + 2 * (n - 1) / n * b / HOST_MB_S;
     default:
@@ -129,13 +118,13 @@ double shunt_topo_estimate(const struct shunt_topo *topo, const struct shunt_top
 double shunt_topo_estimate_half(const struct shunt_topo *topo, const struct shunt_topo_limits *limits,
                                 const struct shunt_ring *rings, int n_rings, enum shunt_algo_name name, uint64_t bytes)
 {
-    const struct hop hop = hop_of(topo, limits);
+    const struct shunt_link_cost hop = hop_of(topo, limits);
 
     if (topo->n < 2)
-        return START_US;
+        return SHUNT_START_US;
     if (name == SHUNT_NAME_oneshot && all_reach(topo, limits))
-        return START_US + hop.fenced + exchange(topo, limits, (double)bytes);
+        return SHUNT_START_US + hop.fenced + exchange(topo, limits, (double)bytes);
     if (name != SHUNT_NAME_ring)
         return INFINITY;
-    return START_US + (topo->n - 1) * hop.fenced + (topo->n - 1) * (double)bytes / around(rings, n_rings);
+    return SHUNT_START_US + (topo->n - 1) * hop.fenced + (topo->n - 1) * (double)bytes / around(rings, n_rings);
 }

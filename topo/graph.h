@@ -59,6 +59,8 @@ int shunt_topo_nic(const struct shunt_topo *topo, int gpu);
 
 /* ---- estimates (estimate.c) ---- */
 
+#define SHUNT_START_US 6.0 /* a kernel: from the call to the end of a message of no bytes, on all */
+
 /*
  * Microseconds of an Allreduce of `bytes` by all GPUs, by the algorithm of a name (oneshot, twoshot, ring, tree, staged);
  * infinite where pairs that it needs do not reach each other, and of other names.

@@ -6,6 +6,7 @@ topo_sources += \
 	%reldir%/find.c \
 	%reldir%/find.h \
 	%reldir%/graph.h \
+	%reldir%/model.c \
 	%reldir%/nodes.c \
 	%reldir%/nodes.h \
 	%reldir%/nvml.c \

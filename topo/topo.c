@@ -158,19 +158,13 @@ enum shunt_via shunt_topo_via(const struct shunt_topo *topo, const struct shunt_
     return limits->shm_disable ? SHUNT_VIA_HOST : SHUNT_VIA_SHM;
 }
 
-/* Of one NVLink (of H100, kernels that store: 340 GB/s over 18), and of PCIe 4.0 x16 in all but the last rows. */
+/* Of one NVLink, where it is of these. */
 uint32_t shunt_topo_lane(const struct shunt_topo *topo, const struct shunt_topo_limits *limits, int i, int j)
 {
-    static const uint32_t mb_per_second[] = {
-        [SHUNT_LINK_LOC] = 1000000, [SHUNT_LINK_NVL] = 19000, [SHUNT_LINK_PIX] = 24000,
-        [SHUNT_LINK_PXB] = 22000,   [SHUNT_LINK_PHB] = 18000, [SHUNT_LINK_NODE] = 14000,
-        [SHUNT_LINK_SYS] = 9000,    [SHUNT_LINK_NET] = 6000,  [SHUNT_LINK_UNKNOWN] = 9000,
-    };
-    enum { THROUGH_HOST = 8000 }; /* copied twice, by a CPU's memory */
     const char *why;
-
     enum shunt_via via = shunt_topo_via(topo, limits, i, j, &why);
-    return via == SHUNT_VIA_SHM || via == SHUNT_VIA_HOST ? THROUGH_HOST : mb_per_second[topo->links[i][j].kind];
+
+    return shunt_link_cost(via == SHUNT_VIA_SHM || via == SHUNT_VIA_HOST ? (int)SHUNT_LINK_BY_HOST : topo->links[i][j].kind)->width;
 }
 
 uint32_t shunt_topo_width(const struct shunt_topo *topo, const struct shunt_topo_limits *limits, int i, int j)

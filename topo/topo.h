@@ -35,8 +35,20 @@ enum shunt_link_kind {
 #define X(id, word, text) SHUNT_LINK_##id,
     SHUNT_LINKS(X)
 #undef X
-    SHUNT_NLINKS
+    SHUNT_NLINKS,
+    SHUNT_LINK_BY_HOST = SHUNT_NLINKS /* no link: two GPUs that meet in host memory */
 };
+
+/*
+ * What a link takes: us of a flag with the data, and what waited for it; of a fence of the system behind the data, and a
+ * flag; MB/s in one direction, of NVLinks for each. By kind, BY_HOST too; and measured values in place of the constants.
+ */
+struct shunt_link_cost {
+    double flag, fenced;
+    uint32_t width;
+};
+const struct shunt_link_cost *shunt_link_cost(int kind);
+void shunt_topo_correct(int kind, double flag, double fenced, double width);
 
 struct shunt_link {
     uint8_t kind;
