@@ -142,12 +142,13 @@ struct shunt_place {
 
 /* What a rank brings to an operation: everything the decider must know. */
 struct shunt_post {
-    uint32_t coll;   /* enum shunt_coll */
+    uint16_t coll;   /* enum shunt_coll */
     uint16_t flags;  /* SHUNT_POST_* */
     uint16_t row;    /* 1 + number of the poster's row; 0: it has none */
+    uint16_t op;     /* enum shunt_op */
     uint64_t count;  /* elements */
     uint32_t type;   /* enum shunt_type */
-    uint32_t op;     /* enum shunt_op */
+    uint32_t wishes; /* a hash of all by which this rank would choose: settings, hints, tables */
     int32_t root;
     uint16_t max_blocks; /* largest grid that is resident at once on this rank's GPU */
     uint16_t gpu;        /* which of the node's GPUs, an index that means the same to all ranks */

@@ -49,6 +49,10 @@ coll_sources += \
 	%reldir%/shape.c \
 	%reldir%/start.c \
 	%reldir%/start.h \
+	%reldir%/table.c \
 	%reldir%/task.h \
 	%reldir%/tree.c \
-	%reldir%/wanted.c
+	%reldir%/tune.c \
+	%reldir%/tune.h \
+	%reldir%/wanted.c \
+	%reldir%/wishes.h

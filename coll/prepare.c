@@ -143,15 +143,16 @@ void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *bo
 {
     int n = shunt_board_size(board), me = shunt_board_rank(board);
     uint64_t bytes = received_bytes(task, n, me), block = task->count * shunt_type_size(task->type);
-    bool read = shunt_select_reads(task->coll, block) && me != task->root;
-    bool large = bytes != 0 && shunt_select_zero_copy(task->coll, block) && shunt_coll_receives(task->coll, me, task->root);
+    bool read = shunt_select_reads(task->wishes, task->coll, block) && me != task->root;
+    bool large = bytes != 0 && shunt_select_zero_copy(task->wishes, task->coll, block) && shunt_coll_receives(task->coll, me, task->root);
 
     *post = (struct shunt_post){
-        .coll = task->coll,
+        .coll = (uint16_t)task->coll,
         .flags = task->in_place ? SHUNT_POST_IN_PLACE : 0,
         .count = task->spans == NULL ? task->count : 0,
         .type = task->type,
-        .op = task->op,
+        .op = (uint16_t)task->op,
+        .wishes = shunt_wishes_of(task->wishes)->hash ^ (shunt_tune() != NULL ? shunt_tune()->hash : 0),
         .root = task->root,
         .max_blocks = device->max_blocks,
         .gpu = (uint16_t)device->channel,
@@ -222,7 +223,7 @@ static enum shunt_reason prepare_device(struct shunt_arena *arena, const struct 
     prepared->legacy = SHUNT_LEGACY_UNKNOWN;
     if (task->neutral)
         return SHUNT_REASON_NEUTRAL;
-    if (shunt_select_wanted(task->coll, bytes) == SHUNT_ALGO_STAGED)
+    if (shunt_wishes_algo(task->wishes, task->coll, bytes) == SHUNT_ALGO_STAGED)
         return SHUNT_REASON_SETTING;
     enum shunt_reason reason = buffers_reason(task);
     if (reason != SHUNT_REASON_NONE)
@@ -233,7 +234,7 @@ static enum shunt_reason prepare_device(struct shunt_arena *arena, const struct 
     if (shunt_device_blocked(device))
         return SHUNT_REASON_NO_ROOM;
     prepared->device = device;
-    prepared->copies = shunt_select_copies(task->coll, bytes);
+    prepared->copies = shunt_select_copies(task->wishes, task->coll, bytes);
     for (int q = 0; q < shunt_board_size(board); q++)
         prepared->slots[q] = shunt_board_slot(board, q);
     shunt_coll_tidy(arena);

@@ -82,6 +82,13 @@ static uint64_t hash_of(const struct shunt_topo *machine, const struct shunt_top
     return hash;
 }
 
+uint64_t shunt_routes_hash(const struct shunt_topo *machine)
+{
+    const struct shunt_topo_limits limits = { .p2p_level = SHUNT_LINK_SYS };
+
+    return hash_of(machine, &limits);
+}
+
 void shunt_routes_make(const struct shunt_topo *machine, const struct shunt_topo_limits *limits,
                        struct shunt_routes *routes)
 {

@@ -22,6 +22,9 @@ struct shunt_routes {
 void shunt_routes_put(const struct shunt_routes *routes, int n, struct shunt_verdict *verdict);
 uint8_t shunt_routes_rank(const struct shunt_verdict *verdict, uint32_t n, uint32_t way, uint32_t k);
 
+/* Equal where GPUs and what is between them are, in this order; as it would be with peer access wherever the driver allows it. */
+uint64_t shunt_routes_hash(const struct shunt_topo *machine);
+
 /* Of the GPUs of a machine, GPU r that of rank r. Pure. */
 void shunt_routes_make(const struct shunt_topo *machine, const struct shunt_topo_limits *limits,
                        struct shunt_routes *routes);

@@ -70,7 +70,8 @@ static void order_late(struct shunt_device *device, struct shunt_work *work)
 static enum shunt_status arrive_and_wait(struct shunt_waiter *w, const struct shunt_task *task,
                                          const struct shunt_prepared *prepared, struct shunt_outcome *outcome)
 {
-    struct shunt_select select = { .arena = w->arena, .slots = prepared->slots, .layout = &prepared->device->layout };
+    struct shunt_select select = { .arena = w->arena, .slots = prepared->slots, .layout = &prepared->device->layout,
+                                   .wishes = task->wishes };
     struct shunt_post post;
     struct shunt_work work;
 
@@ -106,7 +107,7 @@ static enum shunt_status stage_together(struct shunt_waiter *w, const struct shu
                                         struct shunt_outcome *outcome)
 {
     struct shunt_post post = {
-        .coll = task->coll, .count = task->count, .type = task->type, .op = task->op, .root = task->root
+        .coll = (uint16_t)task->coll, .count = task->count, .type = task->type, .op = (uint16_t)task->op, .root = task->root
     };
     struct shunt_select select = { .arena = w->arena };
     struct shunt_round round;

@@ -32,6 +32,16 @@ int shunt_coll_flush(void);
 /* Close what peers have declared dead, open what they offer, if nothing of this process is under way. */
 void shunt_coll_tidy(struct shunt_arena *arena);
 
+/*
+ * What these processes know of themselves as a machine, once they have met: the hash of their node (0: not known) and of the
+ * group, and the farthest link of all pairs: "NV18", "PIX", "SHM" for host memory. False: they have not met, or no memory.
+ */
+struct shunt_topology {
+    uint64_t machine, group;
+    char farthest[16];
+};
+bool shunt_select_topology(struct shunt_arena *arena, const int *slots, int n, struct shunt_topology *topology);
+
 /* Check the settings that name algorithms, once, at start: says what is refused and what is allowed. */
 void shunt_select_start(void);
 

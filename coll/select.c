@@ -2,10 +2,14 @@
 /* Selection: one rank decides for all, from what all have posted and what is known of their links. */
 #include "coll/select.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "coll/rows.h"
+#include "coll/run.h"
 #include "cuda/machine.h"
+#include "topo/find.h"
 
 const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,
                                unsigned long long *b)
@@ -96,28 +100,74 @@ static bool all_ready(const struct shunt_post *const *posts, int n)
     return true;
 }
 
-/* The routes of these processes, as their cards tell what is between them; kept for the next time. */
+/* The routes of these processes, as their cards tell what is between them; kept for the next times. */
+#define KEPT 8
 static const struct shunt_routes *find_routes(struct shunt_arena *arena, const int *slots, int n)
 {
     /* Only the decider comes here, who holds the node's launch lock. */
     static struct shunt_topo machine;
-    static struct shunt_routes routes;
-    static struct shunt_machine_key known, now;
+    static struct {
+        struct shunt_machine_key key;
+        struct shunt_routes routes;
+    } kept[KEPT];
+    static unsigned next;
     const struct shunt_topo_limits limits = { .p2p_level = SHUNT_LINK_SYS }; /* what is refused is marked so */
+    struct shunt_machine_key now;
 
     shunt_machine_key(arena, slots, n, &now);
-    if (memcmp(&known, &now, sizeof now) == 0)
-        return &routes;
+    for (int i = 0; i < KEPT; i++)
+        if (memcmp(&kept[i].key, &now, sizeof now) == 0)
+            return &kept[i].routes;
+    const unsigned i = next++ % KEPT;
     shunt_machine_of(arena, &now, &machine);
-    shunt_routes_make(&machine, &limits, &routes);
-    known = now;
-    return &routes;
+    shunt_routes_make(&machine, &limits, &kept[i].routes);
+    kept[i].key = now;
+    return &kept[i].routes;
+}
+
+static void find_farthest(const struct shunt_topo *machine, char word[16])
+{
+    struct shunt_link farthest = { SHUNT_LINK_LOC, 0 };
+
+    for (int i = 0; i < machine->n; i++) {
+        for (int j = 0; j < i; j++) {
+            if (machine->refused[i][j] || machine->refused[j][i]) {
+                strcpy(word, "SHM");
+                return;
+            }
+            farthest = machine->links[i][j].kind > farthest.kind ? machine->links[i][j] : farthest;
+        }
+    }
+    shunt_link_print(farthest, word);
+}
+
+bool shunt_select_topology(struct shunt_arena *arena, const int *slots, int n, struct shunt_topology *topology)
+{
+    const struct shunt_topo *node = shunt_topo_machine();
+    struct shunt_topo *machine = n >= 2 && n <= SHUNT_BOARD_RANKS ? malloc(sizeof *machine) : NULL;
+    struct shunt_machine_key key;
+    enum shunt_reason reason;
+    bool met = machine != NULL;
+
+    for (int i = 0; i < n && met; i++)
+        met = slots[i] >= 0 && shunt_device_get() != NULL && shunt_peer_open(arena, slots[i], &reason) == SHUNT_PEER_OPEN;
+    if (met) {
+        shunt_machine_key(arena, slots, n, &key);
+        shunt_machine_of(arena, &key, machine);
+        topology->machine = node != NULL && node->n > 0 ? shunt_routes_hash(node) : 0;
+        topology->group = shunt_routes_hash(machine);
+        find_farthest(machine, topology->farthest);
+    }
+    free(machine);
+    return met;
 }
 
 /* The shape that these posts get, whose ranks match. */
 static void find_shape(const struct shunt_select *select, const struct shunt_post *const *posts,
                        struct shunt_demand *demand, struct shunt_verdict *verdict)
 {
+    if (demand->tune != NULL && demand->wanted == SHUNT_ALGO_AUTO)
+        shunt_shape_tune(demand, find_routes(select->arena, select->slots, demand->n)->hash);
     if (shunt_shape_asks_lines(demand) && all_whole_lines(select, demand->n))
         demand->can |= SHUNT_PLAN_LINES;
     if (shunt_shape_asks_routes(demand))
@@ -149,6 +199,28 @@ static bool read_rows(const struct shunt_select *select, const struct shunt_post
     return demand->bytes != 0;
 }
 
+/* If all ranks ask for the same, that; else what they can have had in common, which is nothing but the order of ranks. */
+static void take_wishes(const struct shunt_select *select, const struct shunt_post *const *posts, struct shunt_demand *demand)
+{
+    const struct shunt_wishes *wishes = shunt_wishes_of(select->wishes);
+
+    demand->wanted = shunt_wishes_algo(wishes, demand->coll, demand->bytes);
+    demand->proto = wishes->proto;
+    demand->ordered = wishes->ordered;
+    demand->tune = shunt_tune();
+    for (int i = 1; i < demand->n; i++) {
+        if (posts[i]->wishes == posts[0]->wishes)
+            continue;
+        shunt_log_always("ranks choose algorithms by different settings, hints or tables, those of ranks 0 and %d for instance: "
+                         "all of these are ignored", i);
+        demand->wanted = SHUNT_ALGO_AUTO;
+        demand->proto = SHUNT_PROTO_AUTO;
+        demand->ordered = true;
+        demand->tune = NULL;
+        return;
+    }
+}
+
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
 {
     const struct shunt_select *select = context;
@@ -173,7 +245,7 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
     }
     if (shunt_rows_any(posts, n) && !read_rows(select, posts, &demand, verdict))
         return false;
-    demand.wanted = shunt_select_wanted(demand.coll, demand.bytes);
+    take_wishes(select, posts, &demand);
     demand.hosted = shunt_peers_hosted(select->arena, select->slots, n);
     demand.rounds = posts[0]->type == SHUNT_TYPE_F16 || posts[0]->type == SHUNT_TYPE_BF16;
     if (!shunt_shape_allows(&demand, demand.wanted))

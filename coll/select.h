@@ -9,38 +9,19 @@
 #include "coll/algo.h"
 #include "coll/routes.h"
 #include "coll/task.h"
+#include "coll/tune.h"
+#include "coll/wishes.h"
 #include "cuda/peer.h"
-
-#define SHUNT_ALGO_AUTO   (-1)
-#define SHUNT_ALGO_STAGED (-2)
 
 /* Chunks of a scratch ring per block. */
 #define SHUNT_RING_DEPTH 2
-
-/* A setting like oneshot:0-256k,twoshot:256k- as ranges; the first that holds a size wins, else auto. */
-#define SHUNT_RANGES 16
-
-struct shunt_range {
-    uint64_t from, to; /* to is the first size that is not meant */
-    int algo;          /* enum shunt_algo_id, SHUNT_ALGO_AUTO or SHUNT_ALGO_STAGED */
-};
-struct shunt_ranges {
-    unsigned n;
-    struct shunt_range range[SHUNT_RANGES];
-};
-
-/* Parse such a setting for one collective. False: not understood, *ranges is empty. */
-bool shunt_ranges_parse(unsigned coll, const char *text, struct shunt_ranges *ranges);
-int shunt_ranges_find(const struct shunt_ranges *ranges, uint64_t bytes);
-
-/* What the user's setting says for this collective and size: an algorithm, SHUNT_ALGO_AUTO or SHUNT_ALGO_STAGED. */
-int shunt_select_wanted(unsigned coll, uint64_t bytes);
 
 /* What selection may look at besides the posts. */
 struct shunt_select {
     struct shunt_arena *arena;
     const int *slots; /* arena slot of each rank */
     const struct shunt_layout *layout;
+    const struct shunt_wishes *wishes; /* of the decider; those of all, if the posts say so */
 };
 
 /* The decider's function for the board; context is struct shunt_select (select.c). */
@@ -54,13 +35,16 @@ struct shunt_demand {
     unsigned coll; /* enum shunt_coll */
     int n;
     uint64_t bytes;
-    int wanted; /* shunt_select_wanted */
+    int wanted; /* shunt_wishes_algo */
     uint32_t can;
     uint32_t max_blocks;
     bool hosted; /* some pairs go by host memory */
     bool rounds; /* elements that must not be added hop by hop */
     bool spans; /* blocks differ, bytes are those of the largest */
     const struct shunt_routes *routes; /* NULL: not known */
+    int proto;    /* SHUNT_PROTO_* */
+    bool ordered; /* sums only in rank order */
+    const struct shunt_tune *tune;     /* NULL: there is no table, or not all have the same */
 };
 void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_layout *layout,
                         struct shunt_verdict *verdict);
@@ -77,15 +61,18 @@ void shunt_shape_zero_copy(struct shunt_demand *demand, const struct shunt_layou
 /* May the root read the send buffers of the others, if it has opened them? */
 bool shunt_shape_reads(const struct shunt_demand *demand);
 
+/* Take algorithm and protocol from a table, where it has this group, nothing has been asked for and no buffers are to be copied or read. */
+void shunt_shape_tune(struct shunt_demand *demand, uint64_t hash);
+
 bool shunt_shape_asks_routes(const struct shunt_demand *demand);
 bool shunt_shape_copies(unsigned coll, uint64_t bytes, int wanted);
 
 /* Does this collective of this size profit from receive buffers that the peers have opened; may copy engines do it? */
-bool shunt_select_zero_copy(unsigned coll, uint64_t bytes);
-bool shunt_select_copies(unsigned coll, uint64_t bytes);
+bool shunt_select_zero_copy(const struct shunt_wishes *wishes, unsigned coll, uint64_t bytes);
+bool shunt_select_copies(const struct shunt_wishes *wishes, unsigned coll, uint64_t bytes);
 
 /* The same of send buffers that the root has opened. */
-bool shunt_select_reads(unsigned coll, uint64_t bytes);
+bool shunt_select_reads(const struct shunt_wishes *wishes, unsigned coll, uint64_t bytes);
 
 /* In which field two posts contradict each other ("count"), or NULL; *a and *b are their values. */
 const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_post *y, unsigned long long *a,

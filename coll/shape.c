@@ -5,10 +5,7 @@
  * The figures in tuning() come from two H200 joined by NVLink (doc/results/); for more ranks one-shot ends earlier,
  * because its traffic grows with the number of ranks.
  */
-#include "base/conf.h"
 #include "coll/select.h"
-
-enum { PROTO_AUTO, PROTO_LL, PROTO_LL128, PROTO_SIMPLE }; /* words of SHUNT_PROTO */
 
 /* Bytes from one rank to another up to which a protocol is the best, when it may be chosen. */
 struct tuning {
@@ -91,22 +88,24 @@ static uint32_t line_blocks(const struct shunt_demand *demand, uint64_t bytes, u
         return 0;
     uint32_t most = least(blocks, room / (SHUNT_LINE_LAP * warps));
     /* So few warps do not fill the links, as rings do. */
-    return 2 * most >= blocks || shunt_conf->proto == PROTO_LL128 ? most : 0;
+    return 2 * most >= blocks || demand->proto == SHUNT_PROTO_LL128 ? most : 0;
 }
 
 /* In one hop with flags in the payload, if the message and the links allow it. */
 static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layout *layout, struct shunt_verdict *verdict)
 {
     const struct tuning best = tune(demand->coll, demand->n);
-    const uint64_t from = shunt_conf->proto == PROTO_LL128 ? 0 : best.ll, bytes = demand->bytes;
-    const uint64_t to = demand->hosted ? hosted_ll(demand->n) : best.ll_alone;
+    const uint64_t from = demand->proto == SHUNT_PROTO_LL128 ? 0 : best.ll, bytes = demand->bytes;
+    /* Both by name: as far as there is room. */
+    const bool asked = demand->wanted != SHUNT_ALGO_AUTO && demand->proto != SHUNT_PROTO_AUTO;
+    const uint64_t to = demand->hosted ? hosted_ll(demand->n) : asked ? UINT64_MAX : best.ll_alone;
     uint32_t lines = 0;
 
-    if (shunt_conf->proto == PROTO_SIMPLE)
+    if (demand->proto == SHUNT_PROTO_SIMPLE)
         return false;
     if (demand->spans && shunt_coll_has(demand->coll, SHUNT_TRAIT_COMBINES)) /* no such kernels */
         return false;
-    if ((demand->can & SHUNT_PLAN_LINES) && shunt_conf->proto != PROTO_LL && bytes > from && bytes <= best.lines)
+    if ((demand->can & SHUNT_PLAN_LINES) && demand->proto != SHUNT_PROTO_LL && bytes > from && (asked || bytes <= best.lines))
         lines = line_blocks(demand, bytes, SHUNT_LINE_THREADS, layout);
     if (lines == 0 && (bytes > to || bytes > layout->ll_bytes / 4 * 3))
         return false;
@@ -130,8 +129,8 @@ static bool direct_shape(const struct shunt_demand *demand, const struct shunt_l
     const uint32_t needs = SHUNT_PLAN_LINES | SHUNT_PLAN_ZERO_COPY;
     uint64_t slice = (demand->bytes / (uint64_t)demand->n + 16) / 16 * 16;
 
-    if ((demand->can & needs) != needs || shunt_conf->proto == PROTO_LL || shunt_conf->proto == PROTO_SIMPLE || demand->bytes < DIRECT_FROM ||
-        (demand->bytes > DIRECT_TO && shunt_conf->proto != PROTO_LL128))
+    if ((demand->can & needs) != needs || demand->proto == SHUNT_PROTO_LL || demand->proto == SHUNT_PROTO_SIMPLE || demand->bytes < DIRECT_FROM ||
+        (demand->bytes > DIRECT_TO && demand->proto != SHUNT_PROTO_LL128))
         return false;
     verdict->blocks = line_blocks(demand, slice, SHUNT_LINE_DIRECT, layout);
     verdict->flags = SHUNT_PLAN_LL | needs;
@@ -176,7 +175,7 @@ bool shunt_shape_allows(const struct shunt_demand *d, int algo)
         return true;
     bool reorders = shunt_coll_has(d->coll, SHUNT_TRAIT_COMBINES) && !is_line((uint32_t)algo);
     return !d->spans && !(d->rounds && shunt_coll_has(d->coll, SHUNT_TRAIT_COMBINES)) &&
-           !(reorders && shunt_conf->reproducible);
+           !(reorders && d->ordered);
 }
 
 /* SHUNT_ALGO_STAGED: there is none of this name. */
@@ -207,11 +206,11 @@ bool shunt_shape_copies(unsigned coll, uint64_t bytes, int wanted)
 #define READ_FROM  (16 << 20)
 #define READ_CHUNK (16 << 20)
 
-static bool may_read(unsigned coll, uint64_t bytes, int wanted)
+static bool may_read(unsigned coll, uint64_t bytes, int wanted, int proto)
 {
     if (coll != SHUNT_COLL_REDUCE || (wanted != SHUNT_ALGO_AUTO && wanted != SHUNT_ALGO_REDUCE_oneshot))
         return false;
-    return shunt_conf->proto == PROTO_SIMPLE || (shunt_conf->proto == PROTO_AUTO && bytes >= READ_FROM);
+    return proto == SHUNT_PROTO_SIMPLE || (proto == SHUNT_PROTO_AUTO && bytes >= READ_FROM);
 }
 
 static void read_shape(const struct shunt_demand *d, struct shunt_verdict *verdict)
@@ -313,30 +312,30 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     ring_shape(slice_of(&d, verdict->algo), hops_of(&d, verdict->algo), ring_bytes, d.max_blocks, verdict);
 }
 
-bool shunt_select_copies(unsigned coll, uint64_t bytes)
+bool shunt_select_copies(const struct shunt_wishes *wishes, unsigned coll, uint64_t bytes)
 {
-    return shunt_shape_copies(coll, bytes, shunt_select_wanted(coll, bytes));
+    return shunt_shape_copies(coll, bytes, shunt_wishes_algo(wishes, coll, bytes));
 }
 
-bool shunt_select_zero_copy(unsigned coll, uint64_t bytes)
+bool shunt_select_zero_copy(const struct shunt_wishes *wishes, unsigned coll, uint64_t bytes)
 {
-    return (coll == SHUNT_COLL_ALLREDUCE && bytes >= 512 << 10) || shunt_select_copies(coll, bytes);
+    return (coll == SHUNT_COLL_ALLREDUCE && bytes >= 512 << 10) || shunt_select_copies(wishes, coll, bytes);
 }
 
-bool shunt_select_reads(unsigned coll, uint64_t bytes)
+bool shunt_select_reads(const struct shunt_wishes *wishes, unsigned coll, uint64_t bytes)
 {
-    return may_read(coll, bytes, shunt_select_wanted(coll, bytes));
+    return may_read(coll, bytes, shunt_wishes_algo(wishes, coll, bytes), shunt_wishes_of(wishes)->proto);
 }
 
 bool shunt_shape_reads(const struct shunt_demand *demand)
 {
-    return !demand->hosted && may_read(demand->coll, demand->bytes, demand->wanted);
+    return !demand->hosted && may_read(demand->coll, demand->bytes, demand->wanted, demand->proto);
 }
 
 /* Is it worth asking whether these links keep lines whole? */
 bool shunt_shape_asks_lines(const struct shunt_demand *demand)
 {
-    return !demand->hosted && (demand->bytes > tune(demand->coll, demand->n).ll || shunt_conf->proto != PROTO_AUTO);
+    return !demand->hosted && (demand->bytes > tune(demand->coll, demand->n).ll || demand->proto != SHUNT_PROTO_AUTO);
 }
 
 /*
@@ -357,6 +356,22 @@ bool shunt_shape_asks_routes(const struct shunt_demand *demand)
         return passes_on((uint32_t)demand->wanted) && !is_line((uint32_t)demand->wanted);
     return demand->wanted == SHUNT_ALGO_AUTO && demand->n > 2 && !(demand->can & SHUNT_PLAN_LINES) &&
            demand->bytes > tune(demand->coll, demand->n).ll && find_ring(demand) != SHUNT_ALGO_STAGED;
+}
+
+void shunt_shape_tune(struct shunt_demand *d, uint64_t hash)
+{
+    const struct shunt_tune_group *group = shunt_tune_group(d->tune, hash);
+    const unsigned coll = d->coll == SHUNT_COLL_REDUCE_SCATTER ? SHUNT_COLL_REDUCE_SCATTER_BLOCK : d->coll;
+
+    if (group == NULL || d->wanted != SHUNT_ALGO_AUTO || d->spans || shunt_shape_copies(d->coll, d->bytes, d->wanted) || shunt_shape_reads(d))
+        return;
+    const struct shunt_tune_row *row = shunt_tune_best(group, coll, d->bytes, d->ordered);
+    int algo = row != NULL ? find_algo(d->coll, shunt_algos[row->algo].number) : SHUNT_ALGO_STAGED;
+    if (algo == SHUNT_ALGO_STAGED || !shunt_shape_allows(d, algo))
+        return;
+    d->wanted = algo;
+    if (d->proto == SHUNT_PROTO_AUTO)
+        d->proto = row->proto;
 }
 
 void shunt_shape_zero_copy(struct shunt_demand *demand, const struct shunt_layout *layout, struct shunt_verdict *verdict)

@@ -88,7 +88,7 @@ static enum shunt_reason arrive(struct shunt_start *start)
     enum shunt_reason reason;
     const struct shunt_prepared *prepared = &start->prepared;
     struct shunt_select select = {
-        .arena = start->arena, .slots = prepared->slots, .layout = &prepared->device->layout
+        .arena = start->arena, .slots = prepared->slots, .layout = &prepared->device->layout, .wishes = task->wishes
     };
     struct shunt_post post;
 

@@ -23,6 +23,7 @@ struct shunt_task {
     void *recv;
     struct shunt_mem send_mem, recv_mem;
     void *home; /* where the result is to be moved from recv when the operation has ended; NULL: it is there */
+    const struct shunt_wishes *wishes; /* of the communicator; NULL: the settings */
     const struct shunt_spans *spans; /* blocks that differ: the caller's, until the operation has ended; else NULL */
 };
 

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The settings that name algorithms: SHUNT_ALLREDUCE=oneshot:0-256k,twoshot and their kind. */
+/* What names algorithms: SHUNT_ALLREDUCE=oneshot:0-256k,twoshot, the info of a communicator, and their kind; see wishes.h. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/conf.h"
+#include "base/log.h"
 #include "base/stats.h"
 #include "coll/run.h"
 #include "coll/select.h"
+#include "coll/wishes.h"
 
-static struct shunt_ranges user_ranges[SHUNT_NCOLLS]; /* empty: auto */
+static struct shunt_wishes settings; /* ranges that are empty: auto */
 
 static bool parse_size(const char **text, uint64_t *size)
 {
@@ -111,32 +114,156 @@ static void name_statistics(void)
     shunt_stats_names(colls, SHUNT_NCOLLS, algos, SHUNT_NALGO_NAMES);
 }
 
-/* Say what is allowed instead: the words of algos.def, alone or by size. */
+/* What is allowed instead: the words of algos.def, alone or by size. */
+static void list_allowed(unsigned coll, char allowed[256])
+{
+    size_t length = (size_t)sprintf(allowed, "auto, staged");
+
+    for (int i = 0; i < SHUNT_NALGOS && length < 256; i++) {
+        if (shunt_algos[i].coll == coll)
+            length += (size_t)snprintf(allowed + length, 256 - length, ", %s", shunt_algos[i].name);
+    }
+    if (length < 256)
+        snprintf(allowed + length, 256 - length, "; each with sizes like %s:0-256k", shunt_algos[0].name);
+}
+
 static void refuse(const char *setting, const char *value, unsigned coll)
 {
-    char allowed[256] = "auto, staged";
-    size_t length = strlen(allowed);
+    char allowed[256];
 
-    for (int i = 0; i < SHUNT_NALGOS && length < sizeof allowed; i++) {
-        if (shunt_algos[i].coll == coll)
-            length += (size_t)snprintf(allowed + length, sizeof allowed - length, ", %s", shunt_algos[i].name);
-    }
-    if (length < sizeof allowed)
-        snprintf(allowed + length, sizeof allowed - length, "; each with sizes like %s:0-256k", shunt_algos[0].name);
+    list_allowed(coll, allowed);
     shunt_conf_refuse(setting, value, allowed);
+}
+
+/* FNV-1a */
+static uint32_t mix(uint32_t hash, uint64_t word)
+{
+    for (int i = 0; i < 8; i++)
+        hash = (hash ^ (uint32_t)(word >> 8 * i & 255)) * 0x01000193u;
+    return hash;
+}
+
+static uint32_t hash_of(const struct shunt_wishes *wishes)
+{
+    uint32_t hash = mix(mix(0x811c9dc5u, (uint64_t)wishes->proto), wishes->ordered);
+
+    for (unsigned coll = 0; coll < SHUNT_NCOLLS; coll++) {
+        const struct shunt_ranges *ranges = &wishes->ranges[coll];
+        for (unsigned i = 0; i < ranges->n; i++) {
+            hash = mix(mix(hash, coll), (uint64_t)ranges->range[i].algo);
+            hash = mix(mix(hash, ranges->range[i].from), ranges->range[i].to);
+        }
+    }
+    return hash;
 }
 
 void shunt_select_start(void)
 {
     name_statistics();
-#define COLLECTIVE(ID, word, ...)                                                                  \
-    if (!shunt_ranges_parse(SHUNT_COLL_##ID, shunt_conf->word, &user_ranges[SHUNT_COLL_##ID]))     \
+    settings.proto = shunt_conf->proto;
+    settings.ordered = shunt_conf->reproducible;
+#define COLLECTIVE(ID, word, ...)                                                                      \
+    if (!shunt_ranges_parse(SHUNT_COLL_##ID, shunt_conf->word, &settings.ranges[SHUNT_COLL_##ID]))     \
         refuse("SHUNT_" #ID, shunt_conf->word, SHUNT_COLL_##ID);
 #include "coll/colls.def"
 #undef COLLECTIVE
+    settings.hash = hash_of(&settings);
 }
 
-int shunt_select_wanted(unsigned coll, uint64_t bytes)
+const struct shunt_wishes *shunt_wishes_of(const struct shunt_wishes *wishes)
 {
-    return shunt_ranges_find(&user_ranges[coll], bytes);
+    return wishes != NULL ? wishes : &settings;
+}
+
+int shunt_wishes_algo(const struct shunt_wishes *wishes, unsigned coll, uint64_t bytes)
+{
+    return shunt_ranges_find(&shunt_wishes_of(wishes)->ranges[coll], bytes);
+}
+
+/* ---- hints ---- */
+
+static const char *const keys[SHUNT_HINTS] = {
+#define COLLECTIVE(ID, word, ...) [SHUNT_COLL_##ID] = "shunt_" #word,
+#include "coll/colls.def"
+#undef COLLECTIVE
+    [SHUNT_NCOLLS] = "shunt_proto",
+};
+
+const char *shunt_hint_key(unsigned i)
+{
+    return i < SHUNT_HINTS ? keys[i] : NULL;
+}
+
+static bool take_proto(const char *value, int *proto)
+{
+    static const char *const words[] = { "auto", "ll", "ll128", "simple" };
+
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            *proto = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void take_hint(const struct shunt_hint *hint, struct shunt_wishes *wishes)
+{
+    char allowed[256] = "auto, ll, ll128, simple";
+
+    for (unsigned i = 0; i < SHUNT_HINTS; i++) {
+        struct shunt_ranges ranges;
+        if (keys[i] == NULL || strcmp(hint->key, keys[i]) != 0)
+            continue;
+        if (i == SHUNT_NCOLLS ? take_proto(hint->value, &wishes->proto) : shunt_ranges_parse(i, hint->value, &ranges)) {
+            if (i < SHUNT_NCOLLS)
+                wishes->ranges[i] = ranges;
+            return;
+        }
+        if (i < SHUNT_NCOLLS)
+            list_allowed(i, allowed);
+        shunt_log_always("the hint %s=%s of a communicator is refused (allowed: %s)", hint->key, hint->value, allowed);
+    }
+}
+
+/* Those that there have been: found again by their hash, never freed. */
+#define MOST_KINDS 256
+static struct {
+    pthread_mutex_t lock;
+    const struct shunt_wishes *kinds[MOST_KINDS];
+    int n;
+} known = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* With the lock held. The same hash is the same for the deciders, too. */
+static const struct shunt_wishes *intern(const struct shunt_wishes *wishes)
+{
+    struct shunt_wishes *copy = NULL;
+
+    for (int i = 0; i < known.n; i++)
+        if (known.kinds[i]->hash == wishes->hash)
+            return known.kinds[i];
+    if (known.n < MOST_KINDS)
+        copy = malloc(sizeof *copy);
+    if (copy == NULL) {
+        shunt_info("coll", "hints of a communicator are ignored: %s", known.n < MOST_KINDS ? "no memory" : "too many kinds");
+        return NULL;
+    }
+    *copy = *wishes;
+    known.kinds[known.n++] = copy;
+    return copy;
+}
+
+const struct shunt_wishes *shunt_wishes_make(const struct shunt_hint *hints, int n)
+{
+    pthread_mutex_lock(&known.lock);
+    static struct shunt_wishes wishes; /* large */
+    const struct shunt_wishes *made = NULL;
+    wishes = settings;
+    for (int i = 0; i < n; i++)
+        take_hint(&hints[i], &wishes);
+    wishes.hash = hash_of(&wishes);
+    if (wishes.hash != settings.hash)
+        made = intern(&wishes);
+    pthread_mutex_unlock(&known.lock);
+    return made;
 }

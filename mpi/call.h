@@ -54,6 +54,7 @@ struct shunt_call {
         MPI_Count recvcount;           /* of calls with two counts; `count` is the other. Bytes of a packed buffer */
         MPI_Count partitions;          /* of calls that have some; `count` is of each */
         const struct shunt_rows *rows; /* of calls with arrays */
+        MPI_Info info;                 /* with hints for a communicator */
     };
     union {
         MPI_Request *requests; /* creation of a request: where the host writes it */
@@ -108,6 +109,7 @@ struct shunt_wait {
  *   window  and attach: memory that others access: shunt_hook_window_before, shunt_hook_attach_before, which refuse that
  *           of devices
  *   comm    creates a communicator: shunt_hook_comm_before, shunt_hook_comm_after
+ *   hints   gives an info to one: as depth, then shunt_hook_hints_after
  *   free    ends a communicator: shunt_hook_free before
  *   done    completes, starts or frees requests: shunt_hook_done_before, which may have other statuses written, answers
  *           true if the call is done; shunt_hook_done_after (both only while shunt_requests_tracked > 0)
@@ -158,6 +160,8 @@ void shunt_requests_look(void);     /* has any of them ended? After each call th
 int shunt_answer_MPIX_Query_cuda_support(void);
 int shunt_answer_MPIX_GPU_query_support(int gpu_type, int *is_supported);
 void shunt_hook_kinds_after(const struct shunt_call *call, int rc);
+void shunt_hook_hints_after(const struct shunt_call *call, int rc); /* also where a communicator has been made */
+void shunt_hook_hints_told(const struct shunt_call *call, int rc);  /* its info has been asked for */
 extern int shunt_flights;                /* likewise: collectives that go on on the GPUs, or are on their way there */
 void shunt_flights_look(void);           /* what has become of them? */
 void shunt_flights_fence(MPI_Comm comm); /* before what must come after those that are undecided; MPI_COMM_NULL: of all */

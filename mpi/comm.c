@@ -305,7 +305,9 @@ static bool make_origin(const struct shunt_call *call, struct shunt_origin *orig
 {
     struct shunt_comm *parent = is_from_group(call->id) ? NULL : shunt_comm_get(call->comm);
 
-    *origin = (struct shunt_origin){ .kind = find_kind(call->id), .tag = call->tag, .string = call->stringtag };
+    const int tag = call->id == SHUNT_CALL_Comm_dup_with_info ? 0 : call->tag; /* it has an info there */
+
+    *origin = (struct shunt_origin){ .kind = find_kind(call->id), .tag = tag, .string = call->stringtag };
     switch (origin->kind) {
     case SHUNT_KIND_DYNAMIC: return false;
     /* The two sides have different local communicators: what both know is who they are. */

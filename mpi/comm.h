@@ -9,6 +9,7 @@
 #define SHUNT_MPI_COMM_H
 
 #include "coll/hier.h"
+#include "coll/wishes.h"
 #include "mpi/call.h"
 #include "mpi/key.h"
 #include "mpi/map.h"
@@ -24,6 +25,7 @@ struct shunt_comm {
     int *slots;                /* owned; in the node's arena, by rank, -1: not there; NULL: nobody is */
     struct shunt_hier *hier;   /* it goes over several nodes, which can meet */
     struct shunt_key key;
+    const struct shunt_wishes *_Atomic wishes; /* what its info asks for, or NULL: the settings hold */
     struct shunt_neighbours *_Atomic neighbours; /* owned; NULL: nobody has asked yet */
     _Atomic uint32_t created[SHUNT_NKINDS]; /* creation calls on this communicator so far */
 };

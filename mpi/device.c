@@ -278,7 +278,7 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
     const struct shunt_collective *shape = &shunt_collectives[coll];
     const bool one_buffer = shape->traits & SHUNT_TRAIT_ONE_BUFFER, rooted = shunt_coll_rooted(coll);
     *reason = SHUNT_REASON_NO_ALGORITHM;
-    *task = (struct shunt_task){ .coll = coll, .root = rooted ? call->root : 0,
+    *task = (struct shunt_task){ .coll = coll, .root = rooted ? call->root : 0, .wishes = atomic_load_explicit(&comm->wishes, memory_order_relaxed),
                                  .send_mem = { .device = -1 }, .recv_mem = { .device = -1 } };
     if (comm->intercomm && comm->reason != SHUNT_REASON_NONE)
         *reason = comm->reason;

@@ -33,6 +33,7 @@ mpi_sources += \
 	%reldir%/file.c \
 	%reldir%/float16.c \
 	%reldir%/float16.h \
+	%reldir%/hints.c \
 	%reldir%/host_mpi.h \
 	%reldir%/idup.c \
 	%reldir%/idup.h \

@@ -133,11 +133,13 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define BEFORE_regain(call, rc, kept) ((void)(kept), false)
 #define AFTER_regain(call, rc, kept)  (shunt_hook_regain_after(call, rc), LOOK_AFTER_ORPHANS)
 #define BEFORE_comm(call, rc, kept)  ((void)(kept), shunt_hook_comm_before(call), false)
-#define AFTER_comm(call, rc, kept)   shunt_hook_comm_after(call, rc)
+#define AFTER_comm(call, rc, kept)   (shunt_hook_comm_after(call, rc), shunt_hook_hints_after(call, rc))
+#define BEFORE_hints(call, rc, kept) ((void)(kept), false)
+#define AFTER_hints(call, rc, kept)  (shunt_hook_hints_after(call, rc), LOOK_AFTER_ORPHANS)
 #define BEFORE_free(call, rc, kept)  ((void)(kept), shunt_hook_free(call), false)
 #define AFTER_free(call, rc, kept)   ((void)(kept))
 #define BEFORE_kinds(call, rc, kept) ((void)(kept), false)
-#define AFTER_kinds(call, rc, kept)  (shunt_hook_kinds_after(call, rc), LOOK_AFTER_ORPHANS)
+#define AFTER_kinds(call, rc, kept)  (shunt_hook_kinds_after(call, rc), shunt_hook_hints_told(call, rc), LOOK_AFTER_ORPHANS)
 #define BEFORE_done(call, rc, kept)                                                                \
     (__atomic_load_n(&shunt_requests_tracked, __ATOMIC_RELAXED) > 0 && shunt_hook_done_before(call, rc, kept))
 #define AFTER_done(call, rc, kept)                                                                 \
@@ -175,6 +177,7 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define FENCE_init(id)   ((void)0)
 #define FENCE_final(id)  ((void)0)
 #define FENCE_kinds(id)  ((void)0)
+#define FENCE_hints(id)  FENCE_depth(id)
 
 /* Nothing is for the hooks of the class to do, so not even a struct shunt_call is needed. */
 #define SKIP_depth  false
@@ -193,6 +196,7 @@ static inline void shunt_leave(struct shunt_thread *thread, volatile uintptr_t *
 #define SKIP_sync   false
 #define SKIP_window false
 #define SKIP_kinds  false
+#define SKIP_hints  false
 #define SKIP_attach (!shunt_gpu_in_use())
 #define SKIP_lend   (!shunt_gpu_in_use())
 #define SKIP_regain (!shunt_gpu_in_use())

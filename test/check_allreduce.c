@@ -5,7 +5,8 @@
  *
  * Lists are separated by commas: --type (names, "all", "gpu": those that a GPU has kernels for), --op, --count,
  * --comm, --send and --recv (strings of kinds of memory, one letter per world rank, repeated; see gpu.h), --soff,
- * --roff and --skew (bytes, or elements with the suffix e), --data exact,rough, --place out,in.
+ * --roff and --skew (bytes, or elements with the suffix e), --data exact,rough, --place out,in, --algorithm (hints of
+ * shunt_allreduce, given to a duplicate of each communicator; "": none).
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -23,10 +24,10 @@ struct list {
     int n;
 };
 
-enum list_id { TYPE, OP, COUNT, COMM, SEND, RECV, SOFF, ROFF, SKEW, DATA, PLACE, NLISTS };
+enum list_id { ALGORITHM, TYPE, OP, COUNT, COMM, SEND, RECV, SOFF, ROFF, SKEW, DATA, PLACE, NLISTS };
 
 static struct list lists[NLISTS];
-static MPI_Comm comms[MOST];
+static MPI_Comm comms[MOST][MOST]; /* [algorithm][communicator] */
 static unsigned long long seed = 1;
 static long random_cases, most_count = 5000;
 static int aligned; /* random places are multiples of the element */
@@ -69,7 +70,7 @@ static void set_all_ops(struct list *list)
 static void set_defaults(void)
 {
     static const char *const normal[NLISTS] = {
-        [TYPE] = "FLOAT", [OP] = "SUM", [COUNT] = "1000", [COMM] = "world", [SEND] = "D",    [RECV] = "D",
+        [ALGORITHM] = "", [TYPE] = "FLOAT", [OP] = "SUM", [COUNT] = "1000", [COMM] = "world", [SEND] = "D",    [RECV] = "D",
         [SOFF] = "0",     [ROFF] = "0", [SKEW] = "0",     [DATA] = "exact", [PLACE] = "out",
     };
 
@@ -90,7 +91,7 @@ static void parse(int argc, char **argv)
         {"ordered", 0, &ordered, 1}, {"fresh", 0, &fresh, 1},     {"large", 0, &large, 1},
         {"pmpi", 0, &pmpi, 1},       {"thread", 0, &thread, 1},   {"pending", 0, &pending, 1},
         {"errno", 0, &errno_kept, 1}, {"null", 0, &null, 1},      {"blind", 0, &blind, 1},
-        {"aligned", 0, &aligned, 1},
+        {"aligned", 0, &aligned, 1}, {"algorithm", 1, NULL, ALGORITHM},
         {NULL, 0, NULL, 0},
     };
     int o;
@@ -143,11 +144,30 @@ static void check_words(void)
             refuse("a place is in or out", lists[PLACE].words[i]);
 }
 
+static void ask_for(const char *algorithm, MPI_Comm *comm)
+{
+    MPI_Comm plain = *comm;
+    MPI_Info info;
+
+    if (plain == MPI_COMM_NULL)
+        return;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "shunt_allreduce", algorithm);
+    MPI_Comm_dup_with_info(plain, info, comm);
+    MPI_Info_free(&info);
+    comms_free(&plain);
+}
+
 static void make_comms(void)
 {
-    for (int i = 0; i < lists[COMM].n; i++)
-        if (!comms_make(lists[COMM].words[i], &comms[i]))
-            refuse("communicators are " COMMS_NAMES, lists[COMM].words[i]);
+    for (int a = 0; a < lists[ALGORITHM].n; a++) {
+        for (int i = 0; i < lists[COMM].n; i++) {
+            if (!comms_make(lists[COMM].words[i], &comms[a][i]))
+                refuse("communicators are " COMMS_NAMES, lists[COMM].words[i]);
+            if (lists[ALGORITHM].words[a][0] != 0)
+                ask_for(lists[ALGORITHM].words[a], &comms[a][i]);
+        }
+    }
 }
 
 static unsigned bytes_of(const char *word, const struct refer_type *type)
@@ -177,7 +197,7 @@ static void run_combination(const int *at)
     const struct refer_type *type = refer_type_find(WORD(TYPE));
     struct test_case test = {
         .comm_name = WORD(COMM),
-        .comm = comms[at[COMM]],
+        .comm = comms[at[ALGORITHM]][at[COMM]],
         .source = {type, (enum refer_op_id)refer_op_find(WORD(OP)),
                    strcmp(WORD(DATA), "rough") == 0 ? REFER_ROUGH : REFER_EXACT, seed++},
         .count = atol(WORD(COUNT)),
@@ -265,7 +285,7 @@ static void run_random(long number, int size)
     } while (case_host_answer(source->type, source->op) != MPI_SUCCESS);
     source->data = draw(3) == 0 ? REFER_ROUGH : REFER_EXACT;
     c = (int)draw((unsigned long)lists[COMM].n);
-    test.comm = comms[c];
+    test.comm = comms[draw((unsigned long)lists[ALGORITHM].n)][c];
     test.comm_name = lists[COMM].words[c];
     test.count = draw_count();
     test.in_place = draw(3) == 0;
@@ -307,8 +327,8 @@ int main(int argc, char **argv)
     check_untouched();
     good = case_summary("check_allreduce");
     case_finish();
-    for (int i = 0; i < lists[COMM].n; i++)
-        comms_free(&comms[i]);
+    for (int i = 0; i < lists[ALGORITHM].n * lists[COMM].n; i++)
+        comms_free(&comms[i / lists[COMM].n][i % lists[COMM].n]);
     MPI_Finalize();
     return good ? 0 : 1;
 }

@@ -133,6 +133,11 @@ check_PROGRAMS += %reldir%/unit/linger
 %canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c cuda/linger.c
 %canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_linger_LDADD = $(CMOCKA_LIBS)
+# Tables of what has been measured
+check_PROGRAMS += %reldir%/unit/tune
+%canon_reldir%_unit_tune_SOURCES = %reldir%/unit/tune.c
+%canon_reldir%_unit_tune_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_tune_LDADD = libcore.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
 # What goes over each link
 check_PROGRAMS += %reldir%/unit/traffic
 %canon_reldir%_unit_traffic_SOURCES = %reldir%/unit/traffic.c
@@ -236,7 +241,7 @@ mpi_test_programs = bench_types check_init check_accesses check_across check_all
 	check_starts check_threads check_types \
 	check_parcels check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
-process_tests = checker allreduce algorithms hier collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
+process_tests = checker allreduce algorithms tune hier collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
 	$(addprefix $(srcdir)/%reldir%/,calls.h counted.h driver_calls.h form.h ring.h short_float.h)

@@ -27,7 +27,24 @@ bin_PROGRAMS += %reldir%/shunt-topo
 	%reldir%/topo_json.c \
 	%reldir%/topo_nodes.c \
 	%reldir%/topo_print.c \
+	%reldir%/topo_tune.c \
 	%reldir%/topo_view.h
 %canon_reldir%_shunt_topo_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_shunt_topo_LDADD = libcore.la libtopo.la libbase.la -lm
+
+# What it becomes to measure, one for each MPI
+tunedir = $(libdir)/shunt
+tune_PROGRAMS =
+if HAVE_ENGINE_OPENMPI
+tune_PROGRAMS += %reldir%/tune-openmpi
+%canon_reldir%_tune_openmpi_SOURCES = %reldir%/tune.c
+%canon_reldir%_tune_openmpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CPPFLAGS)
+%canon_reldir%_tune_openmpi_LDADD = libcore.la libtopo.la libbase.la $(OPENMPI_LIBS) -lm
+endif
+if HAVE_ENGINE_MPICH
+tune_PROGRAMS += %reldir%/tune-mpich
+%canon_reldir%_tune_mpich_SOURCES = %reldir%/tune.c
+%canon_reldir%_tune_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CPPFLAGS)
+%canon_reldir%_tune_mpich_LDADD = libcore.la libtopo.la libbase.la $(MPICH_LIBS) -lm
+endif
 endif

@@ -23,6 +23,7 @@ static struct {
     const char *from, *gpus, *svg;
     bool text, json;
     int nodes;
+    const char *tune, *most;
 } options;
 
 static void fail(const char *what, const char *why)
@@ -120,7 +121,7 @@ static void write_picture(void)
 
 /* ---- the program ---- */
 
-enum { KEY_SVG = 256, KEY_TEXT, KEY_NODES, KEY_JSON };
+enum { KEY_SVG = 256, KEY_TEXT, KEY_NODES, KEY_JSON, KEY_TUNE, KEY_TUNE_TO };
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
@@ -142,6 +143,12 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_NODES:
         options.nodes = read_number(argument, 2, SHUNT_CLUSTER_NODES);
+        return 0;
+    case KEY_TUNE:
+        options.tune = argument;
+        return 0;
+    case KEY_TUNE_TO:
+        options.most = argument;
         return 0;
     case ARGP_KEY_ARG:
         argp_usage(state);
@@ -175,7 +182,8 @@ static const char after[] =
     "  shunt-topo\n"
     "  shunt-topo --from box.txt --gpus 0-3 --svg box.svg\n"
     "  SHUNT_P2P_LEVEL=PIX shunt-topo --from box.txt\n"
-    "  shunt-topo --text >here.txt; SHUNT_TOPO_FILE=here.txt mpirun ...";
+    "  shunt-topo --text >here.txt; SHUNT_TOPO_FILE=here.txt mpirun ...\n"
+    "  mpirun -n 8 shunt-topo --tune table; SHUNT_TUNE_FILE=$PWD/table mpirun ...";
 
 int main(int argc, char **argv)
 {
@@ -186,12 +194,16 @@ int main(int argc, char **argv)
         {"text", KEY_TEXT, NULL, 0, "Only print the machine, as --from and SHUNT_TOPO_FILE read it", 0},
         {"json", KEY_JSON, NULL, 0, "Say it as JSON, for programs", 0},
         {"nodes", KEY_NODES, "N", 0, "Also say how long an Allreduce takes over N nodes like this machine, by a model", 0},
+        {"tune", KEY_TUNE, "FILE", 0, "Under mpirun: measure each algorithm on these ranks, and write the table for SHUNT_TUNE_FILE", 0},
+        {"tune-to", KEY_TUNE_TO, "BYTES", 0, "The largest message of that, by default 33554432", 0},
         {0}};
     static char text[sizeof before + sizeof after];
     static const struct argp argp = {rows, parse_option, NULL, text, NULL, NULL, NULL};
 
     snprintf(text, sizeof text, "%s\v%s", before, after);
     argp_parse(&argp, argc, argv, 0, NULL, NULL);
+    if (options.tune != NULL)
+        topo_tune(options.tune, options.most != NULL ? options.most : "33554432");
     shunt_conf_load(&conf);
     shunt_conf_use(&conf);
     shunt_select_start();

@@ -81,7 +81,8 @@ static void choose(const struct topo_view *view, const struct ways *ways, const 
     struct shunt_verdict verdict = { 0 };
     struct shunt_demand demand = {
         .coll = SHUNT_COLL_ALLREDUCE, .n = view->machine.n, .bytes = choice->bytes, .max_blocks = SHUNT_GRID,
-        .wanted = shunt_select_wanted(SHUNT_COLL_ALLREDUCE, choice->bytes), .hosted = ways->shm,
+        .wanted = shunt_wishes_algo(NULL, SHUNT_COLL_ALLREDUCE, choice->bytes), .hosted = ways->shm,
+        .proto = shunt_conf->proto, .ordered = shunt_conf->reproducible,
         .can = ways->lines ? SHUNT_PLAN_LINES : 0,
     };
     const bool asked = demand.wanted != SHUNT_ALGO_AUTO && shunt_shape_allows(&demand, demand.wanted);

@@ -34,6 +34,9 @@ struct topo_view {
 void topo_view_make(struct topo_view *view);
 void topo_choose(struct topo_view *view);
 
+/* Becomes the program that measures, for the MPI whose launcher has started this. Does not return. */
+void topo_tune(const char *file, const char *most);
+
 const char *topo_algo_word(enum shunt_algo_name name);
 
 /* "GPU3", with the node's name before it where there are several. */
