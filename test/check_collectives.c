@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Collectives but Allreduce: check_collectives [FORM] [large] SEND:RECV ..., kinds of memory by rank as in
- * check_allreduce; FORM as in form.h; large: by the functions with large counts, where the MPI has them.
+ * Collectives but Allreduce: check_collectives [FORM] [large] [by=NAME,...] SEND:RECV ..., kinds of memory by rank as in
+ * check_allreduce; FORM as in form.h; large: by the functions with large counts, where the MPI has them;
+ * by: a few of all cases by each of these algorithms, which hints ask for where there is one.
  * The same call on host memory, made by the host MPI, tells what every byte must be afterwards: results, outputs that
  * are not written, gaps between the elements, and the guards around them. Arguments that do not count on a rank are
  * ones that would do harm if anybody looked at them.
@@ -292,6 +293,54 @@ static bool crashes_host(const struct test *test)
 #endif
 }
 
+/* What has an algorithm of a name. */
+static const struct {
+    const char *algorithm, *calls;
+} have[] = {
+    { "oneshot", "bcast reduce scan exscan reduce_scatter_block reduce_scatter gather scatter allgather alltoall " },
+    { "copy", "bcast gather scatter allgather alltoall " },
+    { "ring", "bcast reduce reduce_scatter_block reduce_scatter allgather " },
+    { "tree", "bcast reduce " },
+};
+
+static void ask_for(const char *algorithm, MPI_Info info)
+{
+    char key[64];
+
+    for (size_t i = 0; i < sizeof have / sizeof *have; i++) {
+        if (strcmp(have[i].algorithm, algorithm) != 0)
+            continue;
+        for (const char *at = have[i].calls; *at; at += strcspn(at, " ") + 1) {
+            snprintf(key, sizeof key, "shunt_%.*s", (int)strcspn(at, " "), at);
+            MPI_Info_set(info, key, algorithm);
+        }
+    }
+}
+
+/* A count of some chunks' length and a small one, of each call that has this algorithm. */
+static void run_by(const char *algorithm)
+{
+    struct test test = {.place = algorithm};
+    MPI_Info info;
+
+    MPI_Info_create(&info);
+    ask_for(algorithm, info);
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &test.comm);
+    MPI_Info_free(&info);
+    MPI_Comm_rank(test.comm, &test.rank);
+    MPI_Comm_size(test.comm, &test.own);
+    test.opposite = test.own;
+    for (test.call = 0; test.call < CALLS; test.call++) {
+        test.root = is_rooted(test.call) ? test.own - 1 : 0;
+        for (int in_place = 0; in_place < (test.call == BCAST ? 1 : 2); in_place++) {
+            test.in_place = in_place;
+            test.count = in_place ? 7 : COUNT;
+            run_test(&test);
+        }
+    }
+    MPI_Comm_free(&test.comm);
+}
+
 /* All counts and types of one call. There is no room for many elements with gaps. */
 static void run_shapes(struct test *test)
 {
@@ -421,6 +470,14 @@ static void run_inter(void)
     MPI_Comm_free(&test.comm);
 }
 
+static void run_everything(void)
+{
+    run_intra(MPI_COMM_WORLD);
+    run_wrong(MPI_COMM_WORLD);
+    run_absolute(MPI_COMM_WORLD);
+    run_inter();
+}
+
 static char pick(const char *kinds, size_t length)
 {
     return kinds[(size_t)rank % length];
@@ -439,6 +496,9 @@ int main(int argc, char **argv)
     large = argc > 1 && strcmp(argv[1], "large") == 0;
     argc -= large;
     argv += large;
+    char *by = argc > 1 && strncmp(argv[1], "by=", 3) == 0 ? argv[1] + 3 : NULL;
+    argc -= by != NULL;
+    argv += by != NULL;
     gpu_start(gpu_local_rank());
     for (pairs = 0; pairs < argc - 1 && pairs < KINDS; pairs++) {
         const char *colon = strchr(argv[pairs + 1], ':');
@@ -446,10 +506,10 @@ int main(int argc, char **argv)
         gpu_alloc(&recv_blocks[pairs], pick(colon + 1, strlen(colon + 1)), ROOM);
     }
     make_types();
-    run_intra(MPI_COMM_WORLD);
-    run_wrong(MPI_COMM_WORLD);
-    run_absolute(MPI_COMM_WORLD);
-    run_inter();
+    if (by == NULL)
+        run_everything();
+    for (char *name = by ? strtok(by, ",") : NULL; name; name = strtok(NULL, ","))
+        run_by(name);
     for (int i = 0; i < pairs; i++) {
         gpu_free(&send_blocks[i]);
         gpu_free(&recv_blocks[i]);

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import harness
-from harness import mpirun
+from harness import by_name, mpirun
 
 pytestmark = pytest.mark.skipif(harness.REAL_GPUS, reason="the simulated machines are needed")
 
@@ -15,6 +15,9 @@ SUMS = ["check_allreduce", "--count", "1,3001,40000", "--place", "in,out", "--ty
 AROUND = {"SHUNT_ALLREDUCE": "ring", "SHUNT_REDUCE_SCATTER": "ring", "SHUNT_REDUCE_SCATTER_BLOCK": "ring",
           "SHUNT_ALLGATHER": "ring", "SHUNT_BCAST": "ring", "SHUNT_REDUCE": "ring"}
 TREES = {"SHUNT_ALLREDUCE": "tree", "SHUNT_BCAST": "tree", "SHUNT_REDUCE": "tree"}
+HAVE = {"ring": ("bcast", "reduce", "reduce_scatter", "reduce_scatter_block", "allgather"), "tree": ("bcast", "reduce")}
+COLLECTIVES = {"bcast", "reduce", "scan", "exscan", "reduce_scatter", "reduce_scatter_block", "gather", "scatter", "allgather",
+               "alltoall"}
 # ranks, what is simulated, and what is said of it: pairs that SHUNT_P2P_LEVEL does not allow meet in host memory
 KINDS = {
     "h200x2": (2, "h200x2", {}),
@@ -29,10 +32,6 @@ KINDS = {
     "rtx4090x8-p2p at PIX": (8, "rtx4090x8-p2p", {"SHUNT_P2P_LEVEL": "PIX"}),
 }
 
-# the rest is slow
-EVERY_TIME = {("dgx-1v", "ring"), ("hgx4", "ring"), ("dgx-h100", "tree"), ("pcie8", "ring"), ("rtx4090x8", "tree")}
-
-
 def run(kind, words, asked, ranks=None, **more):
     most, preset, said = KINDS[kind]
     settings = {**said, **asked}
@@ -41,20 +40,31 @@ def run(kind, words, asked, ranks=None, **more):
     return mpirun("openmpi", ranks or most, *words, preset=preset, gpus=most, settings=settings, limit=120, **more)
 
 
-def every_time(kind, algorithm):
-    return (kind, algorithm) in EVERY_TIME or kind == "h200x2"
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_algorithm(kind):
+    """Each asked for by a hint of a communicator of its own, all in one job."""
+    names = ("oneshot", "twoshot", "ring", "tree")
+    paths = run(kind, [*SUMS, "--algorithm", ",".join(names)], {}).ran("any").stats.paths
+    assert paths["staged"] == 0 and len({paths[name] for name in names}) == 1 and paths["ring"] > 0, paths
 
 
-@pytest.mark.parametrize("kind, algorithm", [
-    pytest.param(kind, algorithm, marks=[] if every_time(kind, algorithm) else pytest.mark.slow)
-    for kind in KINDS for algorithm in ("oneshot", "twoshot", "ring", "tree")])
-def test_allreduce(kind, algorithm):
-    run(kind, SUMS, {"SHUNT_ALLREDUCE": algorithm}).ran(algorithm)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_collective(kind):
+    """In the same way, of each collective those that it has; copies are made where receive buffers can be opened."""
+    result = run(kind, ["check_collectives", "by=oneshot,ring,tree,copy", "D:D"], {})
+    result.checked()
+    staged, ran = by_name(result)
+    assert not staged and set(ran) == COLLECTIVES, str(result)
+    for algorithm, names in HAVE.items():
+        for name in names:
+            assert re.search(rf"  {name} +{algorithm} ", result.err), f"{name} {algorithm}\n{result}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind, ranks, asked", [("h200x2", 2, AROUND), ("h200x2", 2, TREES), ("dgx-1v", 5, AROUND),
                                                 ("rtx4090x8", 3, TREES), ("rtx4090x8-p2p at PIX", 4, AROUND)])
-def test_every_collective(kind, ranks, asked):
+def test_every_case(kind, ranks, asked):
+    """All counts, types and roots."""
     result = run(kind, ["check_collectives", "D:D", "A:V"], asked, ranks)
     result.checked()
     for name in asked:
