@@ -70,11 +70,15 @@ void shunt_nodes_accept(int n, int self, const struct shunt_node_record *records
     free(begins);
 }
 
+void shunt_nodes_end(void)
+{
+    shunt_spare_close();
+}
+
 void shunt_nodes_stop(void)
 {
     shunt_net_stop();
     shunt_consent_stop();
-    shunt_spare_close();
     free(job.records);
     job.records = NULL;
     job.n = 0;

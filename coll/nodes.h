@@ -27,6 +27,8 @@ void shunt_nodes_describe(const struct shunt_arena *arena, struct shunt_node_rec
 /* What all `n` ranks have told, by world rank, their addresses one behind the other. */
 void shunt_nodes_accept(int n, int self, const struct shunt_node_record *records, const void *addresses);
 
+/* This rank calls nothing any more, but still answers: before GPUs are given back. */
+void shunt_nodes_end(void);
 void shunt_nodes_stop(void);
 
 /* A communicator over several nodes. Ranks are those of the communicator, nodes count in the order of their first ranks. */

@@ -212,7 +212,7 @@ void shunt_hook_final_before(const struct shunt_call *call)
     life.phase = ENDING;
     shunt_stats_finish(life.arena);
     shunt_comm_stop();
-    shunt_nodes_stop();
+    shunt_nodes_end();
     shunt_accesses_clear();
     shunt_receipts_stop();
     shunt_spill_close();
@@ -233,6 +233,8 @@ void shunt_hook_final_after(const struct shunt_call *call, int rc)
         if (rc == MPI_SUCCESS && atomic_fetch_sub(&life.sessions, 1) == 1 && life.phase == BEFORE)
             shunt_stats_finish(NULL);
     } else if (life.phase == ENDING) {
+        /* Not before the host has waited for all: ranks that are not here yet may still ask what this one has not taken part in. */
+        shunt_nodes_stop();
         leave_arena();
         life.phase = OVER;
     }

@@ -202,6 +202,29 @@ static void finalize_in_thread(void)
     quick_exit(good ? 0 : 1);
 }
 
+/* The root, on host memory, has gone when those on device memory come, which ask whether it is on the GPUs. */
+static void finalize_before_others_call(void)
+{
+    const int wanted = 4711;
+    int word = sum_rank == 0 ? wanted : 0;
+    struct sum sum;
+
+    some_sums();
+    sum_make(&sum, 'D', 1);
+    bool good = summarise();
+    if (sum_rank == 0) {
+        MPI_Bcast(&word, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    } else {
+        usleep(700000);
+        MPI_Bcast(sum.recv.base, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        gpu_copy(&word, sum.recv.base, sizeof word);
+    }
+    MPI_Finalize();
+    if (word != wanted)
+        fprintf(stderr, "rank %d: a wrong word\n", sum_rank);
+    quick_exit(good && word == wanted ? 0 : 1);
+}
+
 static void leave_by_quick_exit(void)
 {
     some_sums();
@@ -466,6 +489,7 @@ int main(int argc, char **argv)
         {"abort", abort_one},
         {"errors-return", errors_return},
         {"finalize-in-thread", finalize_in_thread},
+        {"finalize-before-others-call", finalize_before_others_call},
         {"quick-exit", leave_by_quick_exit},
         {"calls-at-exit", calls_at_exit},
         {"finalize-at-exit", finalize_at_exit},

@@ -39,6 +39,12 @@ def test_layouts_long(layout):
           "world", limit=400).ran("hier")
 
 
+def test_root_that_has_gone():
+    """Who waits in MPI_Finalize still says that it has not taken part on the GPUs."""
+    result = on_nodes("ab", "check_ends", 0, "finalize-before-others-call", limit=30)
+    assert result.rc == 0 and result.stats.paths["hier"] > 0, str(result)
+
+
 CALLS = {"bcast", "reduce", "reduce_scatter_block", "gather", "scatter", "allgather", "alltoall"}
 
 
