@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Random collectives: check_random [nonblocking|persistent] [pure] SEED FIRST CASES [NAME]. Collective, communicator, type, operation, counts,
- * places, root, in place, kinds of memory and offsets of a case follow from the seed and its number alone, on every rank
- * alike. The same call on host memory tells what every byte must be afterwards, with guards around, and what is not to be
- * written poisoned. pure: only cases that must run on the GPUs. NAME: only this collective.
+ * Random collectives: check_random [nonblocking|persistent] [pure] SEED FIRST CASES [NAME]. All of a case follows from the seed and
+ * its number alone, on every rank alike. The same call on host memory tells what every byte must be afterwards, with guards
+ * around, and what is not to be written poisoned. pure: only cases that must run on the GPUs. NAME: only this collective.
  */
 #include <mpi.h>
 #include <stdbool.h>
