@@ -205,6 +205,12 @@ static unsigned ll_threads(const struct shunt_ll_op *op, bool direct)
     return units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 }
 
+/* NULL: it has not been asked for, or is not there. */
+static char *opened_buffer(int slot, const struct shunt_place *place)
+{
+    return place->reg != 0 ? shunt_peer_block(slot, place->reg) + place->offset : NULL;
+}
+
 static void fill_ll(struct shunt_device *device, struct shunt_launch *launch, struct shunt_ll_args *args)
 {
     const struct shunt_plan *plan = launch->plan;
@@ -224,7 +230,7 @@ static void fill_ll(struct shunt_device *device, struct shunt_launch *launch, st
         args->from[q] = shunt_peer_from(slot);
         args->channel[q] = (uint8_t)shunt_peer_channel(slot);
         if (args->exchange.direct && q != plan->me)
-            args->outs[q] = shunt_peer_block(slot, launch->posts[q]->recv.reg) + launch->posts[q]->recv.offset;
+            args->outs[q] = opened_buffer(slot, &launch->posts[q]->recv);
     }
 }
 
@@ -286,12 +292,6 @@ static enum shunt_status start_ll(struct shunt_device *device, struct shunt_laun
 static uint32_t sent_align(const struct shunt_launch *launch, uint32_t q)
 {
     return launch->plan->spans != NULL ? launch->rows[q]->align[launch->plan->me] : launch->posts[q]->send.align % 16;
-}
-
-/* NULL: it has not been asked for, or is not there. */
-static char *opened_buffer(int slot, const struct shunt_place *place)
-{
-    return place->reg != 0 ? shunt_peer_block(slot, place->reg) + place->offset : NULL;
 }
 
 static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *launch)

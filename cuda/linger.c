@@ -15,15 +15,13 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
+#include "cuda/rest.h"
 
 enum { AUTO, OFF }; /* words of SHUNT_LINGER; the third is "on" */
 
 #define GAPS        8     /* pauses that are looked at */
 #define GAP_NS      4000  /* their median up to which kernels linger */
 #define WINDOW_NS   10000 /* how long one lingers: what a driver call that waits for the GPU may be held up */
-#define MISSES      3     /* windows in vain, one after the other ... */
-#define REST        16    /* ... after which so many calls go without; the next time twice as many ... */
-#define REST_MAX    1024  /* ... up to so many */
 #define ORDERS      64    /* that a kernel gets at most: who waits for its end must not wait for the whole burst */
 #define LOST_LOOKS  4096  /* looks at a state that does not change, between two questions to the driver */
 
@@ -43,14 +41,13 @@ static struct {
     bool differ; /* its slices do, and are those of `spans` */
     struct shunt_spans spans;
     uint32_t orders; /* that it has been given */
-    uint32_t misses, next_rest;
 } linger;
 
 static struct {
     _Atomic uint64_t returned; /* when the last call returned */
     _Atomic uint32_t gaps[GAPS];
     _Atomic uint32_t calls;
-    uint32_t rest; /* calls that go without; under the lock */
+    struct shunt_rest rest; /* under the lock */
 } pace;
 
 void shunt_linger_open(void *pinned)
@@ -95,21 +92,9 @@ static uint32_t window_ns(void)
         return shunt_conf->linger == OFF ? 0 : WINDOW_NS;
     if (atomic_load_explicit(&pace.calls, memory_order_relaxed) < GAPS)
         return 0;
-    if (pace.rest > 0) {
-        pace.rest--;
+    if (shunt_rest_holds(&pace.rest))
         return 0;
-    }
     return median_gap() <= GAP_NS ? WINDOW_NS : 0;
-}
-
-static void missed(void)
-{
-    if (++linger.misses < MISSES)
-        return;
-    linger.misses = 0;
-    linger.next_rest = linger.next_rest < REST ? REST : linger.next_rest;
-    pace.rest = linger.next_rest;
-    linger.next_rest = linger.next_rest < REST_MAX ? 2 * linger.next_rest : REST_MAX;
 }
 
 /* ---- orders ---- */
@@ -180,7 +165,7 @@ void shunt_linger_quit(struct shunt_device *device)
     give_order(&order);
     order_taken(device, true);
     if (linger.orders < ORDERS)
-        missed();
+        shunt_rest_miss(&pace.rest);
 }
 
 /* A grid that suits: many blocks that idle cost more than a launch saves. One that goes round, or ends together, must be that of all. */
@@ -229,11 +214,10 @@ bool shunt_linger_serve(struct shunt_device *device, struct shunt_launch *launch
     give_order(&order);
     linger.orders++;
     if (!order_taken(device, false)) {
-        missed();
+        shunt_rest_miss(&pace.rest);
         return false;
     }
-    linger.misses = 0;
-    linger.next_rest = REST;
+    shunt_rest_hit(&pace.rest);
     launch->grid = linger.blocks;
     launch->threads = linger.threads;
     return true;

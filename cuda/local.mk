@@ -50,6 +50,7 @@ cuda_sources += \
 	%reldir%/recall.c \
 	%reldir%/recall.h \
 	%reldir%/registry.c \
+	%reldir%/rest.h \
 	%reldir%/room.c \
 	%reldir%/registry.h \
 	%reldir%/outline.c \

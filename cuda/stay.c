@@ -17,9 +17,6 @@ enum { AUTO, OFF }; /* words of SHUNT_LINGER; the third is "on" */
 
 #define GAP_NS     30000 /* the median of pauses up to which a kernel stays: a message there and one back, with launches */
 #define WINDOW_NS  30000 /* how long it stays: what a driver call that waits for the GPU may be held up */
-#define MISSES     3     /* windows in vain, one after the other ... */
-#define REST       16    /* ... after which so many fetches go without; the next time twice as many ... */
-#define REST_MAX   1024  /* ... up to so many */
 #define ORDERS     64    /* that a kernel gets at most: who waits for its end must not wait for the whole burst */
 #define LOST_LOOKS 4096  /* looks at a state that does not change, between two questions to the driver */
 
@@ -60,23 +57,11 @@ static uint32_t window_of(const struct shunt_stay *stay)
     return is_burst(stay) ? WINDOW_NS : 0;
 }
 
-static void miss(struct shunt_stay *stay)
-{
-    if (++stay->misses < MISSES)
-        return;
-    stay->misses = 0;
-    stay->next_rest = stay->next_rest < REST ? REST : stay->next_rest;
-    stay->rest = stay->next_rest;
-    stay->next_rest = stay->next_rest < REST_MAX ? 2 * stay->next_rest : REST_MAX;
-}
-
 uint32_t shunt_stay_launch(struct shunt_stay *stay, uint64_t number)
 {
     uint32_t window = 0;
 
-    if (stay->rest > 0 && shunt_conf->linger == AUTO)
-        stay->rest--;
-    else
+    if (shunt_conf->linger != AUTO || !shunt_rest_holds(&stay->rest))
         window = window_of(stay);
     stay->alive = window != 0;
     stay->launch = number;
@@ -129,10 +114,10 @@ bool shunt_stay_give(struct shunt_stay *stay, struct shunt_fetch_order *order, u
     order->window_ns = ++stay->orders < ORDERS ? WINDOW_NS : 0;
     write_order(stay, order, (uint32_t)number);
     if (!was_taken(stay, (uint32_t)number, false, stream)) {
-        miss(stay);
+        shunt_rest_miss(&stay->rest);
         return false;
     }
-    stay->misses = stay->next_rest = 0;
+    shunt_rest_hit(&stay->rest);
     if (order->window_ns == 0)
         stay->alive = false;
     return true;
@@ -147,5 +132,5 @@ void shunt_stay_quit(struct shunt_stay *stay, uint64_t number, CUstream stream)
     write_order(stay, &order, (uint32_t)number);
     was_taken(stay, (uint32_t)number, true, stream);
     if (stay->orders == 0)
-        miss(stay);
+        shunt_rest_miss(&stay->rest);
 }

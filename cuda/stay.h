@@ -15,6 +15,7 @@
 
 #include "cuda/driver.h"
 #include "cuda/fetch_args.h"
+#include "cuda/rest.h"
 
 /* 64-bit words of pinned memory for it, a multiple of a line: the order, which the GPU reads, and the state, which it writes. */
 #define SHUNT_STAY_WORDS (8 * ((SHUNT_FETCH_WORDS * sizeof(struct shunt_fetch_word) + 63) / 64 + 1))
@@ -31,7 +32,7 @@ struct shunt_stay {
     uint64_t ended;  /* nanoseconds: when a fetch was last seen to have ended */
     uint32_t gaps[SHUNT_STAY_GAPS];
     unsigned fetches;
-    unsigned misses, rest, next_rest;
+    struct shunt_rest rest;
 };
 
 /* pinned: SHUNT_STAY_WORDS, zero, at the beginning of a line. */

@@ -126,11 +126,11 @@ check_PROGRAMS += %reldir%/unit/memory
 %canon_reldir%_unit_memory_LDADD = $(CMOCKA_LIBS)
 # Orders to a kernel that stays, and to one that lingers; the kernels are the tests'
 check_PROGRAMS += %reldir%/unit/stay
-%canon_reldir%_unit_stay_SOURCES = %reldir%/unit/stay.c cuda/stay.c
+%canon_reldir%_unit_stay_SOURCES = %reldir%/unit/stay.c %reldir%/unit/fake_stream.h cuda/stay.c
 %canon_reldir%_unit_stay_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_stay_LDADD = $(CMOCKA_LIBS)
 check_PROGRAMS += %reldir%/unit/linger
-%canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c cuda/linger.c
+%canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c %reldir%/unit/fake_stream.h cuda/linger.c
 %canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_linger_LDADD = $(CMOCKA_LIBS)
 # Tables of what has been measured

@@ -16,33 +16,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/conf.h"
+#include "test/unit/fake_stream.h"
 
 enum { AUTO, OFF, ON, OPERATIONS = 20000, MOST_ORDERS = 64 };
-
-/* ---- what linger.c calls ---- */
-
-struct shunt_driver shunt_driver;
-static struct shunt_conf conf;
-const struct shunt_conf *shunt_conf = &conf;
-
-/* What a kernel does while the driver is being asked, and the driver's answer. */
-static void (*meanwhile)(void);
-
-static CUresult query_stream(CUstream stream)
-{
-    (void)stream;
-    if (meanwhile == NULL)
-        return CUDA_ERROR_NOT_READY;
-    meanwhile();
-    return CUDA_SUCCESS;
-}
-
-void shunt_board_relax(unsigned *spins)
-{
-    if (++*spins % 8 == 0)
-        sched_yield();
-}
 
 /* ---- the kernel ---- */
 

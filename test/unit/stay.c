@@ -15,31 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/conf.h"
+#include "test/unit/fake_stream.h"
 
 enum { AUTO, OFF, ON, COPIES = 20000, MOST_ORDERS = 64 };
-
-struct shunt_driver shunt_driver;
-static struct shunt_conf conf;
-const struct shunt_conf *shunt_conf = &conf;
-
-/* The driver's answer when it is asked for the stream, and what a kernel does meanwhile. */
-static void (*meanwhile)(void);
-
-static CUresult query_stream(CUstream stream)
-{
-    (void)stream;
-    if (meanwhile == NULL)
-        return CUDA_ERROR_NOT_READY;
-    meanwhile();
-    return CUDA_SUCCESS;
-}
-
-void shunt_board_relax(unsigned *spins)
-{
-    if (++*spins % 8 == 0)
-        sched_yield();
-}
 
 /* ---- the kernel ---- */
 
@@ -307,7 +285,7 @@ static void vain_windows(void **state)
         assert_int_equal(without, rest);
         say(stay.launch, (uint32_t)number, SHUNT_STAY_GONE);
         shunt_stay_quit(&stay, ++number, NULL);
-        stay.misses = 0;
+        stay.rest.misses = 0;
     }
 }
 
