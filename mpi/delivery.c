@@ -198,6 +198,7 @@ static int start_receive(struct shunt_request *request)
     struct delivery *delivery = delivery_of(request);
 
     shunt_receipt_again(&delivery->receipt);
+    shunt_images_mark(&delivery->images);
     delivery->looked = false;
     if (!delivery->listed)
         list_receive(delivery);

@@ -71,7 +71,10 @@ enum shunt_status shunt_images_make(struct shunt_call *call, struct shunt_images
 enum shunt_status shunt_images_fill(const struct shunt_images *images);
 enum shunt_status shunt_images_return(const struct shunt_images *images, int64_t received);
 
-/* What is received may be too long for the buffer. A result of which all is written, or read before, needs no mark, and gets none. */
+/*
+ * Before each start of a receive: what comes may be too long for the buffer. A result of which all is written, or read
+ * before, needs no mark, and gets none.
+ */
 void shunt_images_mark(struct shunt_images *images);
 void shunt_images_release(struct shunt_images *images);
 

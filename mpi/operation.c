@@ -57,7 +57,11 @@ static int start_operation(struct shunt_request *request)
 {
     struct shunt_operation *operation = operation_of(request);
 
-    return shunt_images_fill(&operation->images) == SHUNT_OK ? MPI_SUCCESS : shunt_operation_fail(request->comm);
+    if (shunt_images_fill(&operation->images) != SHUNT_OK)
+        return shunt_operation_fail(request->comm);
+    if (operation->by_status)
+        shunt_images_mark(&operation->images);
+    return MPI_SUCCESS;
 }
 
 void shunt_operation_release(struct shunt_operation *operation)
@@ -151,6 +155,8 @@ static enum shunt_status prepare_operation(struct shunt_call *call, enum shunt_r
     /* What is to be started, too: MPICH 4.0 copies the root's own part in Gather_init. */
     if (status == SHUNT_OK && !partitioned && fill)
         status = shunt_images_fill(&operation->images);
+    if (status == SHUNT_OK && operation->by_status)
+        shunt_images_mark(&operation->images);
     if (status != SHUNT_OK)
         *call = original;
     return status;

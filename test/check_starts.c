@@ -84,6 +84,30 @@ static int persistent(const void *context, char *send, char *recv, long *values)
     return MPI_SUCCESS;
 }
 
+/*
+ * What fits, then what is too long: some hosts write then what there is room for, others nothing. The program writes to the
+ * buffer between, so that what the first start left elsewhere would show. Open MPI frees a request that ends in an error.
+ */
+static int cut(const void *context, char *send, char *recv, long *values)
+{
+    static const float fresh[PIECE];
+    MPI_Request request;
+
+    (void)context;
+    noted = values;
+    MPI_Recv_init(recv, PIECE, MPI_FLOAT, left, TAG, MPI_COMM_WORLD, &request);
+    for (int pieces = 1; pieces <= 2; pieces++) {
+        int class;
+        gpu_copy(recv, fresh, sizeof fresh);
+        MPI_Start(&request);
+        MPI_Send(send, pieces * PIECE, MPI_FLOAT, right, TAG, MPI_COMM_WORLD);
+        MPI_Error_class(MPI_Wait(&request, MPI_STATUS_IGNORE), &class);
+        note(class);
+    }
+    note(request == MPI_REQUEST_NULL);
+    return request == MPI_REQUEST_NULL ? MPI_SUCCESS : MPI_Request_free(&request);
+}
+
 /* Freed while they are under way. That the data has come is known from the messages behind it. */
 static int freed(const void *context, char *send, char *recv, long *values)
 {
@@ -232,6 +256,7 @@ static int partitioned(const void *context, char *send, char *recv, long *values
 static const struct ring_case cases[] = {
     {"sends", other_sends, NULL},
     {"persistent", persistent, NULL},
+    {"cut", cut, NULL},
     {"freed", freed, NULL},
     {"matched", matched, NULL},
     {"collectives", collectives, NULL},

@@ -29,6 +29,11 @@ def test_point_to_point(family, ranks, program):
     assert {"send", "recv"} <= set(found) and summary["cases"] > 5
 
 
+def test_cut_off_when_started_again(family):
+    """With descriptors in what comes, too: those receives have records of their own."""
+    mpirun(family, 2, "check_starts", "D:D", "HM:MD", "cut", settings={"SHUNT_MESSAGE_SIZE": "1"}).checked()
+
+
 @pytest.mark.parametrize("program", [*POINT_TO_POINT, "check_accesses"])
 def test_large_counts(family, program):
     check(family, 2, program, "large", "D:D")
