@@ -93,11 +93,13 @@ build_imb()
 {
     folder=$target/$1
     [ -f "$folder/$2" ] && return
+    kind=${2#IMB-}
+    kind=${kind%-GPU}
     mkdir -p "$folder"
     tar -C "$folder" --strip-components=1 -xf "$archives/mpi-benchmarks.tar.xz"
-    make -s -C "$folder/src_cpp" -j"$(nproc)" TARGET=MPI1 CC="$mpicc" CXX="${mpicc/mpicc/mpicxx}" \
+    make -s -C "$folder/src_cpp" -j"$(nproc)" TARGET="$kind" CC="$mpicc" CXX="${mpicc/mpicc/mpicxx}" \
         CPPFLAGS="-DOMPI_SKIP_MPICXX $3" CUDA_INCLUDE_DIR="$cuda/include" ${4:+GPU_ENABLE=1}
-    mv "$folder/src_cpp/IMB-MPI1" "$folder/$2"
+    mv "$folder/src_cpp/IMB-$kind" "$folder/$2"
 }
 
 for family in openmpi mpich; do
@@ -106,6 +108,9 @@ for family in openmpi mpich; do
         build_osu $family
         build_suite $family
         build_imb imb-$family IMB-MPI1 -DCHECK
-        [ $family = mpich ] || build_imb imb-device-$family IMB-MPI1-GPU "" gpu
+        if [ $family = openmpi ]; then
+            build_imb imb-device-$family IMB-MPI1-GPU "" gpu
+            build_imb imb-rma-$family IMB-RMA-GPU "" gpu
+        fi
     fi
 done
