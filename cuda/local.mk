@@ -2,6 +2,8 @@
 # The GPU: the driver, memory, copies, and the kernels, which are compiled to two images and embedded.
 
 cuda_sources += \
+	%reldir%/access.c \
+	%reldir%/access.h \
 	%reldir%/context.c \
 	%reldir%/context.h \
 	%reldir%/copies.c \
@@ -32,6 +34,8 @@ cuda_sources += \
 	%reldir%/mailbox.c \
 	%reldir%/mailbox.h \
 	%reldir%/memory.c \
+	%reldir%/nvlink.c \
+	%reldir%/outline.c \
 	%reldir%/pack.c \
 	%reldir%/pack.h \
 	%reldir%/pack_args.h \
@@ -41,6 +45,7 @@ cuda_sources += \
 	%reldir%/pageable.h \
 	%reldir%/pattern.c \
 	%reldir%/pattern.h \
+	%reldir%/pcie.c \
 	%reldir%/peer.c \
 	%reldir%/peer.h \
 	%reldir%/probe.c \
@@ -53,7 +58,7 @@ cuda_sources += \
 	%reldir%/rest.h \
 	%reldir%/room.c \
 	%reldir%/registry.h \
-	%reldir%/outline.c \
+	%reldir%/same.c \
 	%reldir%/shm.c \
 	%reldir%/shm.h \
 	%reldir%/spare.c \
@@ -64,6 +69,8 @@ cuda_sources += \
 	%reldir%/stay.h \
 	%reldir%/steps.h \
 	%reldir%/told.h \
+	%reldir%/transport.c \
+	%reldir%/transport.h \
 	%reldir%/types.c \
 	%reldir%/types.h \
 	%reldir%/vmm.c \

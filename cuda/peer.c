@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* This process's GPU as its peers use it, and theirs as this one uses them; see peer.h. */
-#include "cuda/registry.h"
+#include "cuda/peer.h"
 
 #include <string.h>
 
@@ -8,11 +8,11 @@
 #include "base/conf.h"
 #include "base/log.h"
 #include "cuda/lane.h"
-#include "cuda/level.h"
 #include "cuda/linger.h"
 #include "cuda/packer.h"
-#include "cuda/probe.h"
+#include "cuda/registry.h"
 #include "cuda/shm.h"
+#include "cuda/transport.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -20,7 +20,6 @@ static struct {
     enum shunt_reason reason;
     struct shunt_device device;
     struct shunt_peer peers[SHUNT_ARENA_PROCS];
-    bool no_ipc; /* nobody can open our scratch */
 } self = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static enum shunt_status allocate(struct shunt_device *device)
@@ -50,6 +49,12 @@ static enum shunt_status allocate(struct shunt_device *device)
 free_scratch:
     shunt_driver.cuMemFree_v2(scratch);
     return status;
+}
+
+static void release(const struct shunt_device *device)
+{
+    shunt_driver.cuMemFreeHost(device->done);
+    shunt_driver.cuMemFree_v2((CUdeviceptr)device->scratch);
 }
 
 static bool can_write_words(CUdevice device)
@@ -86,11 +91,10 @@ static enum shunt_reason set_up_inside(struct shunt_device *device, struct shunt
     shunt_packer_load(device->gpu);
     if (allocate(device) != SHUNT_OK)
         return SHUNT_REASON_NO_DEVICE_MEMORY;
-    if (!shunt_conf->p2p_disable &&
-        SHUNT_CUDA_AT(SHUNT_LOG_INFO, cuIpcGetMemHandle(&card->scratch, (CUdeviceptr)device->scratch)) != SHUNT_OK) {
-        if (!shunt_shm_possible(card))
-            return SHUNT_REASON_NO_IPC;
-        self.no_ipc = true;
+    enum shunt_reason reason = shunt_transports_offer(device, card);
+    if (reason != SHUNT_REASON_NONE) {
+        release(device);
+        return reason;
     }
     describe_gpu(device, card);
     if (shunt_conf->message_size != SIZE_MAX)
@@ -107,9 +111,6 @@ static enum shunt_reason set_up(struct shunt_arena *arena, struct shunt_gpu *gpu
     device->gpu = gpu;
     device->context = gpu->id;
     device->layout = shunt_layout_make(shunt_arena_local_size(arena));
-    shunt_shm_start(&device->layout, card);
-    if (shunt_conf->p2p_disable && !shunt_shm_possible(card))
-        return SHUNT_REASON_NO_P2P;
     if (channel < 0 || channel >= (int)device->layout.channels)
         return SHUNT_REASON_TOO_MANY_GPUS;
     device->channel = (uint32_t)channel;
@@ -210,126 +211,23 @@ bool shunt_device_passed(struct shunt_device *device)
     return passed;
 }
 
-static enum shunt_reason refusal_of(CUresult result)
-{
-    return result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED || result == CUDA_ERROR_TOO_MANY_PEERS ? SHUNT_REASON_NO_P2P :
-                                                                                                 SHUNT_REASON_NO_IPC;
-}
-
-/* The peer's GPU among those that we can name; -1: it is hidden from this process. */
-static int visible_device(const unsigned char *uuid)
-{
-    int count = 0;
-
-    SHUNT_CUDA(cuDeviceGetCount(&count));
-    for (int i = 0; i < count; i++) {
-        CUdevice device;
-        CUuuid its;
-        if (SHUNT_CUDA(cuDeviceGet(&device, i)) == SHUNT_OK && SHUNT_CUDA(cuDeviceGetUuid_v2(&its, device)) == SHUNT_OK &&
-            memcmp(&its, uuid, sizeof its) == 0)
-            return device;
-    }
-    return -1;
-}
-
-/* NVLink keeps lines whole; it is what has native atomics between GPUs, too. A GPU that we cannot name is not asked. */
-static bool has_whole_lines(const struct shunt_card *theirs)
-{
-    int there = visible_device(theirs->uuid), native = 0;
-    CUdevice here;
-
-    return there >= 0 && SHUNT_CUDA(cuDeviceGet(&here, self.device.gpu->ordinal)) == SHUNT_OK &&
-           SHUNT_CUDA(cuDeviceGetP2PAttribute(&native, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED, here, there)) ==
-               SHUNT_OK &&
-           native;
-}
-
-static enum shunt_reason open_scratch(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer)
-{
-    CUdeviceptr scratch = 0;
-
-    if (memcmp(mine->uuid, theirs->uuid, sizeof mine->uuid) == 0)
-        return SHUNT_REASON_SHARED_GPU;
-    if (mine->total != theirs->total) {
-        shunt_warn("cuda", "SHUNT_SCRATCH_SIZE differs between the ranks");
-        return SHUNT_REASON_PEER_VETO;
-    }
-    if (shunt_conf->p2p_disable || self.no_ipc)
-        return self.no_ipc ? SHUNT_REASON_NO_IPC : SHUNT_REASON_NO_P2P;
-    const bool whole_lines = has_whole_lines(theirs);
-    if (!shunt_level_allows(mine, theirs, whole_lines))
-        return SHUNT_REASON_P2P_LEVEL;
-    CUresult result =
-        shunt_driver.cuIpcOpenMemHandle_v2(&scratch, theirs->scratch, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
-    if (result != CUDA_SUCCESS) {
-        shunt_warn_once(refusal_of(result), "opening a peer's scratch memory: %s", shunt_cuda_text(result));
-        return refusal_of(result);
-    }
-    peer->scratch = (char *)scratch;
-    peer->channel = theirs->channel;
-    if (shunt_probe_write(peer->scratch, mine->channel, theirs->channel) != SHUNT_OK)
-        return SHUNT_REASON_NO_P2P;
-    atomic_fetch_or(&mine->probed, 1u << theirs->channel);
-    if (whole_lines)
-        atomic_fetch_or(&mine->whole_lines, 1u << theirs->channel);
-    return SHUNT_REASON_NONE;
-}
-
-/* Both have written into each other's scratch and looked what has come: NONE once both have said so. */
-static enum shunt_peer_state prove(struct shunt_card *mine, struct shunt_card *theirs, struct shunt_peer *peer)
-{
-    uint32_t me = 1u << mine->channel;
-
-    /* Acquire: its copy was complete before it said so. */
-    if (!peer->heard && (atomic_load_explicit(&theirs->probed, memory_order_acquire) & me)) {
-        peer->heard = shunt_probe_arrived(self.device.scratch, theirs->channel, mine->channel);
-        atomic_fetch_or(peer->heard ? &mine->heard : &mine->deaf, 1u << theirs->channel);
-    }
-    if ((atomic_load(&theirs->deaf) & me) || (atomic_load(&mine->deaf) >> theirs->channel & 1)) {
-        peer->reason = SHUNT_REASON_LOST_WRITES;
-        shunt_warn_once(peer->reason, "what process %u writes does not arrive at process %u of the node",
-                        atomic_load(&theirs->deaf) & me ? mine->channel : theirs->channel,
-                        atomic_load(&theirs->deaf) & me ? theirs->channel : mine->channel);
-        return SHUNT_PEER_REFUSED;
-    }
-    bool both = peer->heard && (atomic_load_explicit(&theirs->heard, memory_order_acquire) & me);
-    return both ? SHUNT_PEER_OPEN : SHUNT_PEER_MET;
-}
-
-/* Two GPUs that do not reach each other meet in host memory. */
-static enum shunt_peer_state meet_peer(struct shunt_arena *arena, int slot, struct shunt_card *mine,
-                                       struct shunt_card *theirs, struct shunt_peer *peer)
-{
-    if (!shunt_shm_chosen(mine, theirs)) {
-        if (peer->scratch == NULL)
-            peer->reason = open_scratch(mine, theirs, peer);
-        enum shunt_peer_state state =
-            peer->reason == SHUNT_REASON_NONE ? prove(mine, theirs, peer) : SHUNT_PEER_REFUSED;
-        if (state != SHUNT_PEER_REFUSED || !shunt_shm_helps(peer->reason))
-            return state;
-    }
-    return shunt_shm_meet(arena, slot, peer, self.device.scratch);
-}
-
 /* With the lock held: a peer that has published since the last look. */
 static void meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer)
 {
-    int me = shunt_arena_self(arena);
-    struct shunt_card *mine = shunt_card(arena, me), *theirs = shunt_card(arena, slot);
-    uint32_t state = atomic_load_explicit(&theirs->state, memory_order_acquire);
+    const struct shunt_meeting meeting = {
+        .arena = arena, .slot = slot, .device = &self.device, .mine = shunt_card(arena, shunt_arena_self(arena)),
+        .theirs = shunt_card(arena, slot), .peer = peer,
+    };
+    uint32_t state = atomic_load_explicit(&meeting.theirs->state, memory_order_acquire);
     enum shunt_peer_state result = SHUNT_PEER_REFUSED;
     struct shunt_gpu_scope scope;
 
     if (state == SHUNT_CARD_NONE)
         return;
     if (state == SHUNT_CARD_REFUSED) {
-        peer->reason = theirs->reason;
-    } else if (slot == me) {
-        peer->scratch = self.device.scratch;
-        peer->channel = self.device.channel;
-        result = SHUNT_PEER_OPEN;
+        peer->reason = meeting.theirs->reason;
     } else if (shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
-        result = meet_peer(arena, slot, mine, theirs, peer);
+        result = shunt_transports_meet(&meeting);
         shunt_gpu_leave(&scope);
     } else {
         peer->reason = SHUNT_REASON_CONTEXT;
@@ -384,12 +282,12 @@ uint32_t shunt_peer_channel(int slot)
 
 char *shunt_peer_to(int slot)
 {
-    return self.peers[slot].hosted ? self.peers[slot].host.device : self.peers[slot].scratch;
+    return self.peers[slot].to;
 }
 
 char *shunt_peer_from(int slot)
 {
-    return self.peers[slot].hosted ? shunt_shm_own() : self.device.scratch;
+    return self.peers[slot].from;
 }
 
 bool shunt_peer_hosted(int slot)
@@ -531,13 +429,6 @@ int shunt_peers_flush(bool idle)
     return left;
 }
 
-static void close_peer(struct shunt_peer *peer)
-{
-    if (peer->scratch != NULL && peer->scratch != self.device.scratch)
-        shunt_driver.cuIpcCloseMemHandle((CUdeviceptr)peer->scratch);
-    memset(peer, 0, sizeof *peer);
-}
-
 void shunt_peers_close(void)
 {
     struct shunt_gpu_scope scope;
@@ -550,11 +441,12 @@ void shunt_peers_close(void)
         shunt_lanes_close();
         shunt_registry_close_all(true);
         shunt_shm_stop(true);
-        for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++)
-            close_peer(&self.peers[slot]);
+        for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++) {
+            shunt_transports_leave(&self.peers[slot]);
+            memset(&self.peers[slot], 0, sizeof self.peers[slot]);
+        }
         shunt_kernels_unload();
-        shunt_driver.cuMemFreeHost(self.device.done);
-        shunt_driver.cuMemFree_v2((CUdeviceptr)self.device.scratch);
+        release(&self.device);
         shunt_gpu_leave(&scope);
     }
     for (int i = 0; i < KNOWN; i++)

@@ -88,6 +88,8 @@ struct shunt_segment {
     char *memory, *device; /* NULL: none */
 };
 
+struct shunt_transport;
+
 /* This process's view of a peer. */
 struct shunt_peer {
     enum shunt_peer_state state;
@@ -100,8 +102,10 @@ struct shunt_peer {
     uint64_t ll_before;  /* ll_heard, before the last operation */
     uint64_t ll_heard;   /* of the last in which something came from it: what it had to do before is done */
     bool untidy; /* something is to be closed, or to be opened once there is room */
-    char *scratch;
-    bool hosted; /* what goes between us lies in host memory */
+    const struct shunt_transport *way; /* NULL: none has been tried yet */
+    bool hosted;       /* the way's */
+    char *to, *from;   /* where we write to it, and it to us; once it is OPEN */
+    char *scratch;     /* the peer's, if it is open here */
     bool host_offered, host_failed; /* it has been sent our segment's descriptor; something has gone wrong with it */
     struct shunt_segment host; /* the peer's */
     struct shunt_block blocks[SHUNT_REGISTRATIONS + 1];

@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "base/conf.h"
+#include "base/log.h"
 #include "cuda/probe.h"
+#include "cuda/transport.h"
 
 static struct {
     uint64_t bytes; /* of each segment */
@@ -20,16 +22,18 @@ static struct {
     struct shunt_mailbox_address address;
 } own = { .file = -1, .box = -1 };
 
-void shunt_shm_start(const struct shunt_layout *layout, struct shunt_card *mine)
+static enum shunt_reason offer_segment(const struct shunt_device *device, struct shunt_card *mine)
 {
-    bool may = !shunt_conf->shm_disable && layout->host_ring_bytes != 0;
+    bool may = !shunt_conf->shm_disable && device->layout.host_ring_bytes != 0;
 
-    own.bytes = layout->host_total;
-    mine->host_total = layout->host_total;
+    own.bytes = device->layout.host_total;
+    mine->host_total = own.bytes;
     atomic_store(&mine->host_state, may ? SHUNT_HOST_UNUSED : SHUNT_HOST_REFUSED);
+    return may ? SHUNT_REASON_NONE : SHUNT_REASON_NO_P2P;
 }
 
-bool shunt_shm_possible(const struct shunt_card *card)
+/* May the process of this card have a segment? */
+static bool is_possible(const struct shunt_card *card)
 {
     return atomic_load_explicit(&card->host_state, memory_order_acquire) != SHUNT_HOST_REFUSED;
 }
@@ -37,17 +41,6 @@ bool shunt_shm_possible(const struct shunt_card *card)
 bool shunt_shm_chosen(const struct shunt_card *a, const struct shunt_card *b)
 {
     return (atomic_load(&a->hosted) >> b->channel & 1) || (atomic_load(&b->hosted) >> a->channel & 1);
-}
-
-bool shunt_shm_helps(enum shunt_reason reason)
-{
-    return reason == SHUNT_REASON_NO_P2P || reason == SHUNT_REASON_P2P_LEVEL || reason == SHUNT_REASON_NO_IPC ||
-           reason == SHUNT_REASON_LOST_WRITES;
-}
-
-char *shunt_shm_own(void)
-{
-    return own.segment.device;
 }
 
 /* ---- segments ---- */
@@ -144,7 +137,7 @@ static void collect(struct shunt_arena *arena)
     }
 }
 
-static void offer(struct shunt_arena *arena, const struct shunt_card *theirs, struct shunt_peer *peer)
+static void send_segment(struct shunt_arena *arena, const struct shunt_card *theirs, struct shunt_peer *peer)
 {
     struct shunt_letter letter = { .slot = shunt_arena_self(arena) };
 
@@ -183,33 +176,41 @@ static enum shunt_peer_state refuse(struct shunt_peer *peer)
     return SHUNT_PEER_REFUSED;
 }
 
-enum shunt_peer_state shunt_shm_meet(struct shunt_arena *arena, int slot, struct shunt_peer *peer, char *scratch)
+/* Wherever there is nothing better. */
+static bool fits(const struct shunt_meeting *meeting)
 {
-    struct shunt_card *mine = shunt_card(arena, shunt_arena_self(arena)), *theirs = shunt_card(arena, slot);
+    (void)meeting;
+    return true;
+}
+
+static enum shunt_peer_state meet(const struct shunt_meeting *meeting)
+{
+    struct shunt_card *mine = meeting->mine, *theirs = meeting->theirs;
+    struct shunt_peer *peer = meeting->peer;
     const uint32_t me = 1u << mine->channel, them = 1u << theirs->channel;
 
-    if (theirs->host_total != mine->host_total || !shunt_shm_possible(theirs))
+    if (theirs->host_total != mine->host_total || !is_possible(theirs))
         return refuse(peer);
     open_own(mine);
-    if (!shunt_shm_possible(mine))
+    if (!is_possible(mine))
         return refuse(peer);
     if (!(atomic_load(&mine->hosted) & them))
         atomic_fetch_or(&mine->hosted, them);
-    offer(arena, theirs, peer);
-    collect(arena);
-    prove(mine, theirs, peer, scratch);
+    send_segment(meeting->arena, theirs, peer);
+    collect(meeting->arena);
+    prove(mine, theirs, peer, meeting->device->scratch);
     if ((atomic_load(&mine->host_deaf) & them) || (atomic_load(&theirs->host_deaf) & me))
         return refuse(peer);
+    peer->to = peer->host.device;
+    peer->from = own.segment.device;
     bool both = (atomic_load(&mine->host_heard) & them) &&
                 (atomic_load_explicit(&theirs->host_heard, memory_order_acquire) & me);
-    if (!both)
-        return SHUNT_PEER_MET;
-    peer->hosted = true;
-    peer->channel = theirs->channel;
-    peer->reason = SHUNT_REASON_NONE;
-    shunt_info("cuda", "between processes %u and %u of the node by host memory", mine->channel, theirs->channel);
-    return SHUNT_PEER_OPEN;
+    return both ? SHUNT_PEER_OPEN : SHUNT_PEER_MET;
 }
+
+const struct shunt_transport shunt_host_memory = {
+    .name = "host memory", .hosted = true, .offer = offer_segment, .fits = fits, .meet = meet
+};
 
 /* ---- the end ---- */
 
