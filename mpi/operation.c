@@ -255,7 +255,7 @@ bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
     bool done;
 
     if (is_of_file(call))
-        __atomic_store_n(&shunt_poll_files, true, __ATOMIC_RELAXED);
+        __atomic_store_n(&shunt_poll_singly, true, __ATOMIC_RELAXED);
     if (shunt_delivery_before(call, rc, kept, &done))
         return done;
     return may_be_device(call) && stage_issue(call, SHUNT_REASON_NO_ALGORITHM, rc, kept);
@@ -294,6 +294,8 @@ bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept)
     enum shunt_reason reason = SHUNT_REASON_NO_ALGORITHM;
     bool device = may_be_device(call) && !shunt_life_forked(), done = false;
 
+    if (persistent_forms[call->id])
+        __atomic_store_n(&shunt_poll_singly, true, __ATOMIC_RELAXED);
     if (device && persistent_forms[call->id]) {
         done = make_repeated(call, rc, kept);
         shunt_float16_replace(call);

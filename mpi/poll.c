@@ -99,7 +99,7 @@ static int call_once(const struct shunt_wait *wait, int *over)
     }
 }
 
-bool shunt_poll_files;
+bool shunt_poll_singly;
 
 /* Waitall after an error: what has not completed by now is pending. */
 static int end_in_status(const struct shunt_wait *wait, int failed, int error)
@@ -117,7 +117,7 @@ static int end_in_status(const struct shunt_wait *wait, int failed, int error)
 
 /*
  * Waitall, one after the other. A loop over Testall would have MPICH 4.0 ask a file's request again that has completed while
- * others had not, and end the process.
+ * others had not, and end the process; of persistent collectives it tells of errors that are none.
  */
 static int wait_in_turn(const struct shunt_wait *wait)
 {
@@ -140,7 +140,7 @@ int shunt_poll_call(const struct shunt_wait *wait)
     unsigned spins = 0;
     int over = 0, rc;
 
-    if (wait->id == SHUNT_CALL_Waitall && __atomic_load_n(&shunt_poll_files, __ATOMIC_RELAXED)) {
+    if (wait->id == SHUNT_CALL_Waitall && __atomic_load_n(&shunt_poll_singly, __ATOMIC_RELAXED)) {
         rc = wait_in_turn(wait);
         shunt_deliveries_drain();
         return rc;

@@ -11,8 +11,8 @@ bool shunt_poll_waits(enum shunt_call_id id);
 /* Is it one that completes requests, or says whether they are complete? */
 bool shunt_poll_completes(enum shunt_call_id id);
 
-/* Set when a nonblocking operation on a file begins. */
-extern bool shunt_poll_files;
+/* Set when there are requests that MPICH 4.0 takes one by one only: of files, and of persistent collectives. */
+extern bool shunt_poll_singly;
 
 /* The host's call of such a kind; one that waits is a loop. Answers its error. */
 int shunt_poll_call(const struct shunt_wait *wait);

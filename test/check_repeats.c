@@ -474,6 +474,31 @@ static void types(void)
     gpu_free(&block);
 }
 
+/* Nothing in them, but persistent requests all the same, among others; without buffers, and with. */
+static void nothing(void)
+{
+    MPI_Request requests[3], all[3];
+    MPI_Status statuses[3];
+    struct sum sum;
+
+    make(&sum, INTS, MPI_COMM_WORLD);
+    CHECK(ALLREDUCE_INIT(NULL, NULL, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]) == MPI_SUCCESS);
+    CHECK(ALLREDUCE_INIT(sum.send.base, sum.recv.base, 0, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[1]) ==
+          MPI_SUCCESS);
+    requests[2] = sum.request;
+    for (int round = 0; round < 3; round++) {
+        fill(&sum, round);
+        memcpy(all, requests, sizeof all);
+        CHECK(MPI_Startall(3, all) == MPI_SUCCESS);
+        CHECK(MPI_Waitall(3, all, statuses) == MPI_SUCCESS);
+        CHECK(memcmp(all, requests, sizeof all) == 0);
+        CHECK(good(&sum, round));
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(MPI_Request_free(&requests[i]) == MPI_SUCCESS && requests[i] == MPI_REQUEST_NULL);
+    unmake(&sum);
+}
+
 /*
  * So large that it goes straight into receive buffers, once they are open everywhere: by the first start. Nothing is registered
  * then any more, and a start is a launch.
@@ -546,7 +571,7 @@ int main(int argc, char **argv)
     static const struct part parts[] = {
         { "ways", ways },       { "many", many },   { "partly", partly }, { "remade", remade }, { "between", between },
         { "blocked", blocked }, { "types", types }, { "large", large },   { "first", first },   { "left", left_over },
-        { "threads", threads }, { "alive", alive },
+        { "threads", threads }, { "alive", alive }, { "nothing", nothing },
     };
 
     return run_parts(argc, argv, parts, sizeof parts / sizeof *parts, NULL);

@@ -42,6 +42,13 @@ def test_staged_with_mpich(what, kinds):
     assert ran == 0 and staged > 0, str(result)
 
 
+def test_nothing_in_them(family):
+    """Zero counts, with buffers and without: requests that stay, as those that they are started with."""
+    _, _, ran = repeat(family, 2, "nothing")
+    assert ran > 0
+    repeat(family, 2, "nothing", kinds="DH")
+
+
 @pytest.mark.sanitize
 def test_order_with_the_host(family):
     """What is undecided when a collective of the host comes is staged; nothing is lost, whatever the order."""

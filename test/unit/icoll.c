@@ -121,7 +121,7 @@ void shunt_board_relax(unsigned *spins)
     (void)spins;
 }
 
-bool shunt_poll_files;
+bool shunt_poll_singly;
 
 bool shunt_delivery_before(struct shunt_call *call, int *rc, void **kept, bool *done)
 {
