@@ -238,7 +238,7 @@ endif
 mpi_test_programs = bench_types check_init check_accesses check_across check_allreduce check_app check_bursts check_collectives check_comms \
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_huge check_leftovers \
 	check_life check_memory check_messages check_mismatch check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
-	check_starts check_threads check_types \
+	check_spawn check_starts check_threads check_types \
 	check_parcels check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = case comms gpu pair refer sum
 process_tests = checker allreduce algorithms tune hier collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from harness import REAL_GPUS, Block, may_unshare, mpirun, program_path
+from harness import LIBRARY, REAL_GPUS, Block, may_unshare, mpirun, program_path
 
 ALONE = {"SHUNT_SHM_DISABLE": "1"}  # not by host memory
 COLLECTIVES = ["allreduce", "bcast", "reduce", "scan", "exscan", "reduce_scatter_block", "reduce_scatter", "gather", "scatter",
@@ -167,6 +167,16 @@ def test_rank_without_shunt(family, ranks, kinds):
     result = mpirun(family, blocks=[Block(1, words, preload=kind == "D") for kind in kinds])
     result.checked()
     assert result.stats.gpu == 0 and result.stats.paths["staged"] > 0, str(result)
+
+
+@pytest.mark.parametrize("child, library", [("H", ()), ("D", (LIBRARY,))], ids=["without", "with"])
+def test_spawned_process(child, library):
+    """It runs without shunt, or with it: its calls with the others go by the host MPI, and theirs are as before."""
+    # Debian's MPICH 4.0.2 starts none, with shunt or without
+    result = mpirun("openmpi", 2, "check_spawn", "D", child, *library, gpus=3)
+    result.checked()
+    assert result.stats.gpu == 20, str(result)
+    assert set(result.stats.reasons) == {"an inter-communicator", "a rank of the communicator runs without shunt or on another node"}
 
 
 def test_more_ranks_than_a_kernel_serves():
