@@ -212,15 +212,37 @@ static void restore_head(const struct shunt_receipt *receipt)
 }
 
 /*
- * Under MPICH a message that ends inside an element of a type with gaps is an error, and descriptors do; and where they lie
- * is hard to tell under all. So such elements come to memory of ours, and from there to the buffer.
+ * The host receives bytes: some of MPICH's family end the program where a message ends inside an element, as descriptors do. Of
+ * more than an int counts it receives elements of bytes.
+ */
+static bool receive_bytes(struct shunt_call *call, struct shunt_receipt *receipt, void *buffer)
+{
+    bool two = is_two_sided(call), few = receipt->room <= INT_MAX;
+    MPI_Count size = size_of(receipt->datatype);
+    MPI_Datatype datatype = few ? MPI_BYTE : shunt_packed_type_of(receipt->datatype);
+
+    if (datatype == MPI_DATATYPE_NULL && size <= INT_MAX &&
+        shunt_host.Type_contiguous((int)size, MPI_BYTE, &receipt->packed) == MPI_SUCCESS) {
+        shunt_host.Type_commit(&receipt->packed);
+        receipt->made = true;
+        datatype = receipt->packed;
+    }
+    if (datatype == MPI_DATATYPE_NULL)
+        return false;
+    call->recvbuf = buffer;
+    *(two ? &call->recvtype : &call->datatype) = datatype;
+    if (few)
+        *(two ? &call->recvcount : &call->count) = receipt->room;
+    return true;
+}
+
+/*
+ * Where the bytes of a descriptor lie among elements with gaps is hard to tell. So such elements come to memory of ours, and
+ * from there to the buffer.
  */
 static enum shunt_status divert(struct shunt_call *call, struct shunt_receipt *receipt)
 {
-    MPI_Datatype packed = shunt_packed_type_of(receipt->datatype);
-    MPI_Count size = size_of(receipt->datatype);
-
-    receipt->room = receipt->count > 0 ? size * receipt->count : 0;
+    receipt->room = receipt->count > 0 ? size_of(receipt->datatype) * receipt->count : 0;
     receipt->dense = receipt->room > 0 ? find_dense(receipt->buffer, receipt->datatype, receipt->count) : NULL;
     if (receipt->room > 0 && !receipt->dense) {
         receipt->pattern = shunt_pattern_of(receipt->datatype);
@@ -228,20 +250,15 @@ static enum shunt_status divert(struct shunt_call *call, struct shunt_receipt *r
     }
     if (receipt->room < SHUNT_DESCRIPTOR_BYTES)
         return widen(call, receipt) ? SHUNT_OK : SHUNT_ERR_INVALID;
-    if (receipt->room == 0 || receipt->dense)
-        return SHUNT_OK;
-    if (packed == MPI_DATATYPE_NULL && size <= INT_MAX &&
-        shunt_host.Type_contiguous((int)size, MPI_BYTE, &receipt->packed) == MPI_SUCCESS)
-        shunt_host.Type_commit(&receipt->packed);
-    packed = packed == MPI_DATATYPE_NULL ? receipt->packed : packed;
-    if (packed == MPI_DATATYPE_NULL || !(receipt->diverted = shunt_bounce_get((size_t)receipt->room)))
+    if (receipt->dense)
+        return receive_bytes(call, receipt, receipt->dense) ? SHUNT_OK : SHUNT_ERR_MEMORY;
+    receipt->diverted = shunt_bounce_get((size_t)receipt->room);
+    if (!receipt->diverted || !receive_bytes(call, receipt, receipt->diverted))
         return SHUNT_ERR_MEMORY;
     /* What is received there is sent from there before, or all of it goes back. */
     if ((receipt->blind || shunt_call_family(call->id) == SHUNT_CALL_Sendrecv_replace) &&
         !gather(receipt, receipt->diverted))
         return SHUNT_ERR_INVALID;
-    call->recvbuf = receipt->diverted;
-    *(is_two_sided(call) ? &call->recvtype : &call->datatype) = packed;
     return SHUNT_OK;
 }
 
@@ -256,7 +273,6 @@ enum shunt_status shunt_receipt_begin(struct shunt_call *call, const struct shun
         .count = two ? call->recvcount : call->count,
         .datatype = two ? call->recvtype : call->datatype,
         .images = images && images->recv.staged ? images : NULL,
-        .packed = MPI_DATATYPE_NULL,
         .blind = call->id == SHUNT_CALL_Isendrecv || call->id == SHUNT_CALL_Isendrecv_replace,
     };
     if (receipt->images)
@@ -294,8 +310,9 @@ void shunt_receipt_release(struct shunt_receipt *receipt)
     receipt->pattern = NULL;
     if (receipt->diverted && !receipt->widened)
         shunt_bounce_put(receipt->diverted, (size_t)receipt->room);
-    if (receipt->diverted && !receipt->widened && receipt->packed != MPI_DATATYPE_NULL)
+    if (receipt->made)
         shunt_host.Type_free(&receipt->packed);
+    receipt->made = false;
     receipt->diverted = NULL;
 }
 

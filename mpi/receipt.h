@@ -30,7 +30,8 @@ struct shunt_receipt {
     bool widened;  /* the host receives to `small`, since the buffer has no room for a descriptor */
     void *diverted; /* owned, unless it is that: what the host receives to where the buffer has gaps; NULL: the buffer itself */
     struct shunt_pattern *pattern; /* owned, with `diverted`: of the buffer's elements; NULL: the host knows them */
-    MPI_Datatype packed; /* owned, with `diverted`; mostly MPI_DATATYPE_NULL */
+    MPI_Datatype packed; /* owned, if `made`: an element's bytes, where there are too many of all */
+    bool made;
     struct shunt_fetch fetch;
     unsigned char small[SHUNT_DESCRIPTOR_BYTES]; /* if not `widened`: what was in the buffer before, where a descriptor may come */
 };

@@ -13,7 +13,6 @@ SMOKE = {"test_names_with_p", "test_every_call", "test_asking_for_device_memory"
 def is_smoke(item):
     params = getattr(item, "callspec", None) and item.callspec.params or {}
     return (item.originalname in SMOKE and params.get("ranks", 2) == 2 and params.get("language", "C") == "C"
-            and item.path.name != "test_messages.py"  # parcels to absolute addresses, see doc/results
             and params.get("program", "") not in ("check_files", "check_rows"))
 
 

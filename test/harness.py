@@ -33,6 +33,8 @@ SANITIZE = BUILD["sanitize"] == "yes"
 # The simulated GPUs are mean: SHUNT_SIM_SEED=N repeats their choices, SHUNT_SIM_MEAN=0 makes them kind
 MEAN = {"SHUNT_SIM_MEAN": os.environ.get("SHUNT_SIM_MEAN", "1"),
         "SHUNT_SIM_SEED": os.environ.get("SHUNT_SIM_SEED", str(random.randrange(1 << 30)))}
+# NAME=VALUE ...: of every run that does not say otherwise
+MORE = dict(word.split("=", 1) for word in os.environ.get("CHECK_SETTINGS", "").split())
 HUNG_LAUNCHERS = 3  # so often in a row is more than the host's flaw
 MARK = "CHECK_RUN"  # in the environment of every process of a run, so that it can be found again
 HOST_FILES = ("vader_segment", "sm_segment", "mpich", "osc_", "pmix", "ompi", "sem.", "psm")  # of the host MPIs
@@ -237,7 +239,7 @@ def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, pre
     gpus = ranks if gpus is None else gpus
     need(family, ranks, gpus if REAL_GPUS else 0)
     # Simulated kernels begin late on a busy machine
-    settings = {**({"SHUNT_STATS": "1"} if stats else {}), "SHUNT_ROOM_MS": "20000", **(settings or {})}
+    settings = {**({"SHUNT_STATS": "1"} if stats else {}), "SHUNT_ROOM_MS": "20000", **MORE, **(settings or {})}
     if REAL_GPUS:
         settings.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus))))
     line = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []

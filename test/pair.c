@@ -113,6 +113,8 @@ static void compare(const struct pair_test *test, int which, const struct gpu_bl
 {
     gpu_copy(got, block->base, room);
     for (size_t i = 0; i < room; i++) {
+        if (which == 1 && test->vague > 0 && i + PAIR_WIDE >= PAIR_GUARD && i < PAIR_GUARD + test->vague)
+            continue;
         if (got[i] != wanted[which][i]) {
             pair_fail(test->name, "%s buffer of kind %c: byte %ld is 0x%02x, on host memory 0x%02x",
                       which ? "receive" : "send", block->kind, (long)i - PAIR_GUARD, (unsigned char)got[i],

@@ -43,7 +43,8 @@ def test_kernels_that_are_called_back_and_run_after_all(family):
 
 
 def test_every_call(family):
-    result = mpirun(family, 2, "check_messages", "D:D", "H:D", "DH:HD", settings=PARCELS)
+    """Hosts of MPICH's family differ in what they leave of a message that is too long."""
+    result = mpirun(family, 2, "check_messages", "cut", "D:D", "H:D", "DH:HD", settings=PARCELS)
     result.checked()
     assert sum(parcels(result)) > 20
 
