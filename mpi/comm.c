@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "mpi/forms.h"
 #include "mpi/idup.h"
 #include "mpi/life.h"
 #include "mpi/request.h"
@@ -281,13 +282,11 @@ static bool is_refusal(int class)
 /* Of an operation that is made the step is not taken back: the ranks have agreed on it by then. */
 void shunt_hook_refused(const struct shunt_call *call, int rc)
 {
-    static const bool persistent_forms[SHUNT_NCALLS] = { SHUNT_CALL_PERSISTENT_FORMS };
     struct shunt_comm *comm = shunt_comm_find(call->comm);
     int class = MPI_SUCCESS;
 
-    if (persistent_forms[call->id])
+    if (shunt_call_is_persistent(call->id))
         return;
-
     shunt_host.Error_class(rc, &class);
     if (comm && is_refusal(class))
         shunt_board_retract(comm->hier ? shunt_hier_board(comm->hier) : comm->board);

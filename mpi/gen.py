@@ -204,12 +204,12 @@ def write_ids(calls, digest):
     forms = dict.fromkeys((c.id, c.family) for c in calls if c.cls != "host" and c.id != c.family)
     print("/* Initialises an array: of each form that is not the blocking one, the id of that. */\n#define SHUNT_CALL_FAMILIES \\\n" +
           " \\\n".join(f"    [SHUNT_CALL_{i}] = SHUNT_CALL_{family}," for i, family in forms) + "\n")
-    print("/* Initialises an array of bools: which are started by Start. */\n#define SHUNT_CALL_PERSISTENT_FORMS \\\n" +
-          " \\\n".join(f"    [SHUNT_CALL_{i}] = true," for i in ids if i.endswith("_init")) + "\n")
-    for what, macro, has in (("have struct shunt_rows", "ROWS", rows),
+    for what, macro, has in (("are started by Start", "PERSISTENT", lambda c: c.id.endswith("_init")),
+                             ("are of a file", "FILE", lambda c: any(a.kind == "file" for a in c.args)),
+                             ("have struct shunt_rows", "ROWS", rows),
                              ("have a second datatype", "TWO_TYPES", lambda c: any(a.kind == "rtype" for a in c.args))):
-        print(f"/* Likewise: which {what}. */\n#define SHUNT_CALL_{macro} \\\n" +
-              " \\\n".join(f"    [SHUNT_CALL_{i}] = true," for i in dict.fromkeys(c.id for c in calls if has(c))) + "\n")
+        print(f"/* Initialises an array of bools: which {what}. */\n#define SHUNT_CALL_{macro} \\\n" +
+              " \\\n".join(f"    [SHUNT_CALL_{i}] = true," for i in dict.fromkeys(c.id for c in calls if c.cls != "host" and has(c))) + "\n")
     print(f"#define SHUNT_NSLOTS {2 + max(c.slot for c in calls)}")
     print(f"#define SHUNT_CALLS_DIGEST {digest:#x}u /* of calls.txt: slots are numbered alike */")
 

@@ -9,9 +9,6 @@
 #include "mpi/rows.h"
 #include "mpi/types.h"
 
-static const bool rows_forms[SHUNT_NCALLS] = { SHUNT_CALL_ROWS };
-static const bool two_types[SHUNT_NCALLS] = { SHUNT_CALL_TWO_TYPES };
-
 /* The program may free the datatype of a call at once. Ours and the predefined ones stay. */
 static bool keep_type(struct shunt_kept *kept, MPI_Datatype *type)
 {
@@ -72,8 +69,8 @@ struct sides {
 static struct sides find_sides(const struct shunt_call *call, const struct shunt_collective *shape,
                                const struct shunt_groups *groups)
 {
-    const bool reduces = shape->traits & SHUNT_TRAIT_COMBINES, two = two_types[call->id];
-    const bool typed = rows_forms[call->id] && call->rows->recvtypes; /* with one for each row */
+    const bool reduces = shape->traits & SHUNT_TRAIT_COMBINES, two = shunt_call_has_two_types(call->id);
+    const bool typed = shunt_call_has_rows(call->id) && call->rows->recvtypes; /* with one for each row */
     const bool receives = shunt_groups_count(shape->recv.who, call, groups) && call->recvbuf != MPI_IN_PLACE;
     const bool sends = shunt_groups_count(shape->send.who, call, groups) && call->sendbuf != MPI_IN_PLACE;
     struct sides sides = { .types = { two && receives, !typed && (sends || !two) } };
@@ -99,7 +96,7 @@ static bool keep_all(struct shunt_kept *kept, const struct sides *sides)
         return false;
     kept->types = kept->arrays;
     char *at = (char *)(kept->types + n);
-    if (rows_forms[kept->call.id]) {
+    if (shunt_call_has_rows(kept->call.id)) {
         kept->rows = *kept->call.rows;
         kept->call.rows = &kept->rows;
     }

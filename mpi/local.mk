@@ -29,6 +29,8 @@ mpi_sources += \
 	%reldir%/face.h \
 	%reldir%/flight.c \
 	%reldir%/flight.h \
+	%reldir%/forms.c \
+	%reldir%/forms.h \
 	%reldir%/flatten.h \
 	%reldir%/file.c \
 	%reldir%/float16.c \

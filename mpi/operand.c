@@ -54,13 +54,6 @@ static const struct shunt_collective others[SHUNT_NCALLS] = {
     [SHUNT_CALL_File_write_ordered_begin] = WRITE_FILE,
 };
 
-static const uint16_t families[SHUNT_NCALLS] = { SHUNT_CALL_FAMILIES };
-
-unsigned shunt_call_family(unsigned id)
-{
-    return families[id] ? families[id] : id;
-}
-
 unsigned shunt_call_coll(unsigned family)
 {
     switch (family) {

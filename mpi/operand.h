@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "mpi/call.h"
+#include "mpi/forms.h"
 
 /* Elements that follow each other in a buffer. */
 struct shunt_piece {
@@ -51,9 +52,6 @@ struct shunt_operand {
     bool staged; /* there is memory in it that the host MPI may not touch; else nothing more is known */
     bool mixed;  /* and there may be host memory, too */
 };
-
-/* The id of the blocking form of a call, or of the call itself if it has none. */
-unsigned shunt_call_family(unsigned id);
 
 /* Which collective a family is: enum shunt_coll, SHUNT_NCOLLS if it is none. */
 unsigned shunt_call_coll(unsigned family);

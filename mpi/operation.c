@@ -18,8 +18,6 @@
 #include "mpi/poll.h"
 #include "mpi/tally.h"
 
-static const bool persistent_forms[SHUNT_NCALLS] = { SHUNT_CALL_PERSISTENT_FORMS };
-
 static struct shunt_operation *operation_of(struct shunt_request *request)
 {
     return (struct shunt_operation *)((char *)request - offsetof(struct shunt_operation, request));
@@ -167,7 +165,8 @@ static struct shunt_operation *new_operation(const struct shunt_call *call)
     struct shunt_operation *operation = calloc(1, sizeof *operation);
 
     if (operation)
-        operation->request = (struct shunt_request){ .comm = call->comm, .persistent = persistent_forms[call->id] };
+        operation->request = (struct shunt_request){ .comm = call->comm,
+                                                     .persistent = shunt_call_is_persistent(call->id) };
     return operation;
 }
 
@@ -232,29 +231,11 @@ static bool may_be_device(const struct shunt_call *call)
     return shunt_gpu_in_use() && !shunt_gpu_surely_host(send, call->recvbuf ? call->recvbuf : send);
 }
 
-/* In other calls something else is where the file is. */
-static bool is_of_file(const struct shunt_call *call)
-{
-    switch (shunt_call_family(call->id)) {
-    case SHUNT_CALL_File_read:
-    case SHUNT_CALL_File_read_all:
-    case SHUNT_CALL_File_read_at:
-    case SHUNT_CALL_File_read_at_all:
-    case SHUNT_CALL_File_read_shared:
-    case SHUNT_CALL_File_write:
-    case SHUNT_CALL_File_write_all:
-    case SHUNT_CALL_File_write_at:
-    case SHUNT_CALL_File_write_at_all:
-    case SHUNT_CALL_File_write_shared: return true;
-    default: return false;
-    }
-}
-
 bool shunt_hook_issue_before(struct shunt_call *call, int *rc, void **kept)
 {
     bool done;
 
-    if (is_of_file(call))
+    if (shunt_call_is_of_file(call->id))
         __atomic_store_n(&shunt_poll_singly, true, __ATOMIC_RELAXED);
     if (shunt_delivery_before(call, rc, kept, &done))
         return done;
@@ -292,11 +273,11 @@ static bool make_repeated(struct shunt_call *call, int *rc, void **kept)
 bool shunt_hook_icoll_before(struct shunt_call *call, int *rc, void **kept)
 {
     enum shunt_reason reason = SHUNT_REASON_NO_ALGORITHM;
-    bool device = may_be_device(call) && !shunt_life_forked(), done = false;
+    bool device = may_be_device(call) && !shunt_life_forked(), persistent = shunt_call_is_persistent(call->id), done = false;
 
-    if (persistent_forms[call->id])
+    if (persistent)
         __atomic_store_n(&shunt_poll_singly, true, __ATOMIC_RELAXED);
-    if (device && persistent_forms[call->id]) {
+    if (device && persistent) {
         done = make_repeated(call, rc, kept);
         shunt_float16_replace(call);
         return done;

@@ -6,9 +6,8 @@
 
 #include "coll/start.h"
 #include "mpi/device.h"
+#include "mpi/forms.h"
 #include "mpi/life.h"
-
-static const bool rows_forms[SHUNT_NCALLS] = { SHUNT_CALL_ROWS };
 
 /* Why this rank cannot take part, as far as it knows alone. */
 static enum shunt_reason find_obstacle(const struct shunt_call *call, const struct shunt_comm *comm,
@@ -72,7 +71,7 @@ struct shunt_repeat *shunt_repeat_make(const struct shunt_call *call)
         return NULL;
     }
     repeat->call = *call;
-    if (rows_forms[call->id])
+    if (shunt_call_has_rows(call->id))
         repeat->call.rows = NULL;
     /* For the host's progress, which any communicator drives: the program may free its own. */
     repeat->call.comm = MPI_COMM_SELF;

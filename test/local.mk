@@ -159,13 +159,13 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_SOURCES = %reldir%/unit/map.c mpi/map.c
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
-staging_sources = mpi/classify.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
+staging_sources = mpi/classify.c mpi/forms.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
 	mpi/aside.c mpi/covered.c mpi/device.c mpi/packed.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
 icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/copying.c mpi/face.c mpi/flight.c mpi/kept.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
 flatten_test_sources = %reldir%/unit/flatten.c mpi/map.c $(flatten_sources)
-comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/completion.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
+comm_test_sources = %reldir%/unit/comm.c mpi/comm.c mpi/completion.c mpi/forms.c mpi/idup.c mpi/key.c mpi/map.c mpi/request.c
 
 if HAVE_ENGINE_OPENMPI
 check_PROGRAMS += %reldir%/unit/allreduce_openmpi %reldir%/unit/comm_openmpi %reldir%/unit/flatten_openmpi \
