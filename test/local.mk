@@ -292,7 +292,7 @@ EXTRA_DIST += %reldir%/test_launchers.py
 PYTEST = $(PYTHON) -m pytest
 PYTESTFLAGS =
 pytest_environment = builddir='$(abs_top_builddir)' CLIENTS_BUILD='$(CLIENTS_BUILD)' PYTHONDONTWRITEBYTECODE=1
-EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/bench_pinned.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/hosts.py %reldir%/hw.sh %reldir%/heap.c %reldir%/suite.py %reldir%/osu.py %reldir%/mpi4py_suite.py
+EXTRA_DIST += %reldir%/bench_allreduce.py %reldir%/bench_pinned.py %reldir%/clients.sh %reldir%/device_arrays.py %reldir%/fake_cupy/cupy.py %reldir%/hosts.py %reldir%/hw.sh %reldir%/heap.c %reldir%/suite.py %reldir%/osu.py %reldir%/mpi4py_suite.py
 
 if HAVE_PYTEST
 check-local: check-processes

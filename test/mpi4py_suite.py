@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""mpi4py's own tests under shunt on simulated GPUs, all of them: on host memory each module ends as without shunt, and on
-arrays in device memory (device_arrays.py) it passes.
+"""mpi4py's own tests under shunt, all of them: on host memory each module ends as without shunt, and on arrays in device
+memory it passes.
 
-    builddir=BUILD mpi4py_suite.py FAMILY host|device [--limit SECONDS] [--osc COMPONENTS] [MODULE ...]
+    builddir=BUILD mpi4py_suite.py FAMILY KIND [--limit SECONDS] [--osc COMPONENTS] [MODULE ...]
+
+KIND is host, or a kind of array that device_arrays.py knows: interface, dlpack, cupy.
 
 --osc: Open MPI's components for one-sided calls; where osc/rdma emulates atomics over shared memory, Open MPI 4.1.4 crashes.
 """
@@ -18,6 +20,7 @@ import tarfile
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from device_arrays import KINDS  # noqa: E402
 from harness import BUILDDIR, FAMILIES, PREFIX, PROGRAMS, by_name, mpirun, read_stats  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
@@ -37,11 +40,13 @@ def pip(*words):
         raise Absent("absent archive: mpi4py cannot be fetched: " + done.stderr.strip().splitlines()[-1])
 
 
-def fetch():
-    """The folder of the tests, of the release that is installed in build/mpi4py, which comes without them."""
-    wheel, source = BUILDDIR / "mpi4py", BUILDDIR / "mpi4py-source"
+def fetch(builddir=BUILDDIR, python=None):
+    """The folder of the tests, of the release that is installed in build/mpi4py, which comes without them. python: the
+    version for which it is installed, if not this one."""
+    wheel, source = builddir / "mpi4py", builddir / "mpi4py-source"
     if not (wheel / "mpi4py").is_dir():
-        pip("install", "-q", "--only-binary", ":all:", "--target", wheel, "mpi4py>=4.1")
+        pip("install", "-q", "--only-binary", ":all:", *(["--python-version", python] if python else []), "--target", wheel,
+            "mpi4py>=4.1")
     version = re.search(r"mpi4py-([\d.]+)\.dist-info", " ".join(os.listdir(wheel)))[1]
     folder = source / f"mpi4py-{version}/test"
     if not folder.is_dir():
@@ -77,9 +82,9 @@ def run_tests(family, library, program, names, preload=True, limit=170, settings
     return set(ends), result
 
 
-def on_device(family, library, tests, names, **more):
+def on_device(family, library, tests, names, kind="interface", **more):
     """(what they have come to, the run, whether that is good). Tests that find no kind of array pass without a call."""
-    ends, result = run_tests(family, library, [HERE / "device_arrays.py", tests], names, **more)
+    ends, result = run_tests(family, library, [HERE / "device_arrays.py", kind, tests], names, **more)
     passed = result.rc == 0 and ends and all(end.startswith("OK") for _, end in ends)
     return ends, result, passed and (calls_of(result) != (0, 0) or all(is_skipped(*end) for end in ends))
 
@@ -102,8 +107,8 @@ def words_of(ends, result):
 def run_module(args, library, tests, name):
     """Its row, and the run where it is not good."""
     more = {"limit": args.limit, "launcher_words": ["--mca", "osc", args.osc] if args.osc else []}
-    if args.memory == "device":
-        ends, result, good = on_device(args.family, library, tests, [f"{name}.py"], **more)
+    if args.kind != "host":
+        ends, result, good = on_device(args.family, library, tests, [f"{name}.py"], args.kind, **more)
         return f"{words_of(ends, result)} | {' | '.join(map(str, calls_of(result)))}", None if good else result
     without, alone = run_tests(args.family, library, [tests / "main.py"], [f"{name}.py"], preload=False, **more)
     ends, result = run_tests(args.family, library, [tests / "main.py"], [f"{name}.py"], **more)
@@ -116,13 +121,13 @@ def run_module(args, library, tests, name):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("family", choices=FAMILIES)
-    parser.add_argument("memory", choices=["host", "device"])
+    parser.add_argument("kind", choices=["host", *KINDS])
     parser.add_argument("modules", nargs="*")
     parser.add_argument("--limit", type=float, default=300)
     parser.add_argument("--osc", default="")
     args = parser.parse_intermixed_args()
     tests, bad = fetch(), 0
-    every = DEVICE if args.memory == "device" else sorted(path.stem for path in tests.glob("test_*.py"))
+    every = DEVICE if args.kind != "host" else sorted(path.stem for path in tests.glob("test_*.py"))
     with tempfile.TemporaryDirectory() as folder:
         library = library_of(args.family, pathlib.Path(folder))
         for name in args.modules or [name for name in every if name not in NEVER]:

@@ -36,3 +36,12 @@ def test_host_memory(family, tests, library):
 def test_device_memory(family, tests, library):
     _, result, good = mpi4py_suite.on_device(family, library, tests, DEVICE)
     assert good and result.stats.gpu > 0, str(result)
+
+
+@pytest.mark.parametrize("family", ["openmpi"])
+@pytest.mark.parametrize("kind", ["dlpack", "cupy"])
+def test_other_arrays(family, kind, tests, library):
+    """CuPy is one that the tests bring, and as strict as it."""
+    cupy = {"PYTHONPATH": f"{library['PYTHONPATH']}:{mpi4py_suite.HERE / 'fake_cupy'}"}
+    _, result, good = mpi4py_suite.on_device(family, {**library, **cupy}, tests, ["test_p2p_buf_matched.py"], kind)
+    assert good and sum(mpi4py_suite.calls_of(result)) > 0, str(result)
