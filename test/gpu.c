@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/by_driver.h"
+
 /* RT(result and name, arguments), DRV likewise: the functions that are used, declared here since there is no cuda.h. */
 #define RUNTIME(RT)                                               \
     RT(cudaSetDevice, (int))                                      \
@@ -80,10 +82,18 @@ static void check(int rc, const char *call)
 }
 #define CHECK(call) check(call, #call)
 
+/* In which way the program has CUDA (CHECK_CUDA): its runtime hidden, as one that is linked statically, or the driver alone. */
+static bool is_used(const char *way)
+{
+    const char *wanted = getenv("CHECK_CUDA");
+
+    return wanted && strcmp(wanted, way) == 0;
+}
+
 static void *open_one_of(const char *const *names)
 {
     for (; *names; names++) {
-        void *library = dlopen(*names, RTLD_NOW | RTLD_GLOBAL);
+        void *library = dlopen(*names, RTLD_NOW | (is_used("hidden") ? RTLD_LOCAL : RTLD_GLOBAL));
         if (library)
             return library;
     }
@@ -113,8 +123,9 @@ static void open_cuda(void)
     static const char *const runtimes[] = {"libcudart.so.13", "libcudart.so.12", NULL};
     static const char *const drivers[] = {"libcuda.so.1", NULL};
     driver = open_one_of(drivers);
-    runtime = open_one_of(runtimes);
-#define FIND_RT(name, arguments) *(void **)&name = find(runtime, #name);
+    if (!is_used("driver"))
+        runtime = open_one_of(runtimes);
+#define FIND_RT(name, arguments) *(void **)&name = runtime ? find(runtime, #name) : by_driver_find(driver, #name);
 #define FIND_DRV(name, arguments) *(void **)&name = find(driver, #name);
     RUNTIME(FIND_RT)
     DRIVER(FIND_DRV)
@@ -131,6 +142,8 @@ void gpu_start(int device)
     device_now = device % device_count;
     CHECK(cudaSetDevice(device_now));
     CHECK(cudaFree(NULL)); /* makes the primary context */
+    if (is_used("driver") && gpu_mapped("libcudart"))
+        check(1, "doing without CUDA's runtime");
     started = true;
 }
 

@@ -180,7 +180,7 @@ def test_preload_by_the_launcher(family):
 def test_linked_instead_of_preloaded(family, tmp_path):
     """A program linked with -lshunt, and not changed otherwise."""
     source = pathlib.Path(BUILD["srcdir"]) / "test"
-    sources = [str(source / f"{name}.c") for name in ("check_allreduce", "case", "comms", "gpu", "refer")]
+    sources = [str(source / f"{name}.c") for name in ("check_allreduce", "by_driver", "case", "comms", "gpu", "refer")]
     program = tmp_path / "linked"
     subprocess.run([BUILD["mpi"][family]["mpicc"], "-std=gnu11", "-ffp-contract=off", "-pthread",
                     f"-I{BUILD['srcdir']}", *sources, "-o", program, "-Wl,--no-as-needed", f"-L{PREFIX}/lib", "-lshunt",

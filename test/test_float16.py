@@ -90,7 +90,7 @@ def test_linked(family, tmp_path):
     (tmp_path / "include").mkdir()
     (tmp_path / "include/shunt.h").symlink_to(PREFIX / "include/shunt.h")
     subprocess.run([BUILD["mpi"][family]["mpicc"], "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{tmp_path}",
-                    f"-I{top}", top / "test/check_float16.c", top / "test/gpu.c", "-o", program, f"-L{PREFIX}/lib",
+                    f"-I{top}", top / "test/check_float16.c", top / "test/by_driver.c", top / "test/gpu.c", "-o", program, f"-L{PREFIX}/lib",
                     "-Wl,--no-as-needed", "-lshunt", f"-Wl,-rpath,{PREFIX}/lib", "-ldl", "-lm"], check=True, timeout=60)
     result = mpirun(family, 2, program, "D", preload=False)
     assert result.checked()["device"] > 0 and result.stats.gpu > 0, str(result)

@@ -68,6 +68,14 @@ def test_pinned_memory_is_host_memory(family):
     assert set(result.stats.paths) <= {"host"}, str(result)
 
 
+@pytest.mark.parametrize("cuda", ["hidden", "driver"])
+def test_ways_to_have_cuda(family, cuda):
+    """The runtime hidden from the dynamic linker, as nvcc links it; and programs that use the driver alone."""
+    way = {"CHECK_CUDA": cuda}
+    mpirun(family, 2, "check_allreduce", "--send", "DM", "--recv", "D", "--count", "1,5000", "--place", "in,out", settings=way).ran("gpu")
+    mpirun(family, 2, "check_requests", "D:D", settings=way).checked()
+
+
 def test_memory_of_another_gpu(family):
     """A buffer on a GPU that is not current: right, and the current device stays."""
     check(family, 2, "--send", "X,D,X", "--recv", "X,X,D", "--count", "1,1000", "--place", "in,out").ran("any")
