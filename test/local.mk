@@ -307,7 +307,7 @@ check-data: $(check_DATA)
 .PHONY: check-data check-processes
 EXTRA_DIST += %reldir%/test_comm.py %reldir%/test_info.py %reldir%/test_install.py
 
-front_test_programs = absent.c calls.F90 calls.c calls.py fake.c host.c init.c jump.c plugin.c query.c race.c tool.c waits.F90
+front_test_programs = absent.c bindings.inc calls.F90 calls.c calls.py fake.c host.c init.c jump.c plugin.c query.c race.c tool.c waits.F90
 EXTRA_DIST += %reldir%/test_front.py $(front_test_programs:%=%reldir%/front/%)
 
 # Run by hand: what shunt costs on host memory

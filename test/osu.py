@@ -15,7 +15,6 @@ run in each of these forms that it has, with its own check of the data if it has
 
 Windows in device memory are refused, in words; that is counted apart.
 """
-import argparse
 import pathlib
 import re
 import subprocess
@@ -25,7 +24,7 @@ import typing
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import harness  # noqa: E402
-from suite import REFUSED  # noqa: E402
+from suite import REFUSED, list_parser  # noqa: E402
 
 VECTOR = ["-D", "vect:8:4"]
 FEW = ["-i", "2", "-x", "1"]
@@ -103,13 +102,8 @@ def where(result):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("family", choices=harness.FAMILIES)
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--ranks", type=int, default=2)
+    parser = list_parser(2)
     parser.add_argument("--sizes", default="16:1024")
-    parser.add_argument("--limit", type=float, default=60)
     parser.add_argument("--osc", default="")
     args = parser.parse_intermixed_args()
     with tempfile.NamedTemporaryFile("w", suffix=".adj") as file:  # each rank's neighbour is the next

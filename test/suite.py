@@ -172,20 +172,26 @@ def table(rows):
     return lines
 
 
-def main():
+def list_parser(ranks):
+    """Of programs that run lists: the MPI, the folder of what is built, names of which to run, how."""
     parser = argparse.ArgumentParser()
     parser.add_argument("family", choices=harness.FAMILIES)
-    parser.add_argument("suite", type=pathlib.Path)
-    parser.add_argument("tests", nargs="*")
-    parser.add_argument("--ranks", type=int, default=0)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--ranks", type=int, default=ranks)
     parser.add_argument("--limit", type=float, default=60)
+    return parser
+
+
+def main():
+    parser = list_parser(0)
     parser.add_argument("--forms", default=",".join(FORMS))
     parser.add_argument("--report", type=pathlib.Path)
-    options = parser.parse_args()
-    suite, most = options.suite.resolve(), options.ranks or (4 if options.family == "openmpi" else 2)
+    options = parser.parse_intermixed_args()
+    suite, most = options.folder.resolve(), options.ranks or (4 if options.family == "openmpi" else 2)
     rows, start = [], time.monotonic()
     for test in read_tests(suite, most):
-        if options.tests and not {test.folder, test.name} & set(options.tests):
+        if options.names and not {test.folder, test.name} & set(options.names):
             continue
         row = run_test(options.family, suite, test, options.forms.split(","), options.limit)
         rows.append(row)

@@ -22,7 +22,8 @@ cp .libs/libshunt.so lib/
 cp .libs/engine-openmpi.so .libs/marker.so lib/shunt/
 for name in check_threads check_life check_flights check_storm; do
     $mpicc -std=gnu11 $flags -ffp-contract=off -pthread -I"$srcdir" "$srcdir/test/$name.c" \
-        "$srcdir"/test/by_driver.c "$srcdir"/test/case.c "$srcdir"/test/comms.c "$srcdir"/test/gpu.c "$srcdir"/test/refer.c "$srcdir"/test/sum.c \
+        "$srcdir"/test/by_driver.c "$srcdir"/test/case.c "$srcdir"/test/comms.c "$srcdir"/test/gpu.c "$srcdir"/test/refer.c \
+        "$srcdir"/test/sum.c \
         -o "$name" -Llib -Wl,--no-as-needed -lshunt -Wl,-rpath,"$work/lib" -ldl -lm
 done
 

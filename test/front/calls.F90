@@ -1,20 +1,7 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! The calls of test_front.py's SEQUENCE in Fortran, and their results checked: -DF08, -DUSE_MPI, or mpif.h.
-#ifdef F08
-#define HANDLE(kind) type(kind)
-#else
-#define HANDLE(kind) integer
-#endif
+! The calls of test_front.py's SEQUENCE in Fortran, and their results checked; by each binding (bindings.inc).
 program calls
-#ifdef F08
-  use mpi_f08
-#elif defined(USE_MPI)
-  use mpi
-#endif
-  implicit none
-#if !defined(F08) && !defined(USE_MPI)
-  include 'mpif.h'
-#endif
+#include "bindings.inc"
   integer :: rank, size, ierr
   double precision :: in(4), out(4), total
   double precision, volatile :: window(4)

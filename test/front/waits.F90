@@ -1,29 +1,19 @@
 ! SPDX-License-Identifier: BSD-3-Clause
-! Requests on device memory in Fortran, completed in every way, mixed with those of host memory: -DF08, -DUSE_MPI, or mpif.h.
+! Requests on device memory in Fortran, completed in every way, mixed with those of host memory, by each binding (bindings.inc).
 ! Ranks send to the next and receive from the one before. What comes is checked; what the bindings of a host MPI may get wrong
 ! by themselves (indices, MPI_UNDEFINED) is printed. With an argument: on host memory.
 #ifdef F08
-#define HANDLE(kind) type(kind)
 #define STATUS type(MPI_Status)
 #define SOURCE_OF(s) s%MPI_SOURCE
 #define TAG_OF(s) s%MPI_TAG
 #else
-#define HANDLE(kind) integer
 #define STATUS integer, dimension(MPI_STATUS_SIZE)
 #define SOURCE_OF(s) s(MPI_SOURCE)
 #define TAG_OF(s) s(MPI_TAG)
 #endif
 program waits
   use iso_c_binding
-#ifdef F08
-  use mpi_f08
-#elif defined(USE_MPI)
-  use mpi
-#endif
-  implicit none
-#if !defined(F08) && !defined(USE_MPI)
-  include 'mpif.h'
-#endif
+#include "bindings.inc"
   interface
     integer(c_int) function cudaSetDevice(device) bind(C, name='cudaSetDevice')
       import :: c_int
