@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/conf.h"
 #include "base/log.h"
 #include "coll/consent.h"
 #include "cuda/spare.h"
@@ -21,7 +22,11 @@ void shunt_nodes_describe(const struct shunt_arena *arena, struct shunt_node_rec
     struct shunt_identity identity;
     size_t bytes = 0;
 
-    *record = (struct shunt_node_record){ 0 };
+    *record = (struct shunt_node_record){
+#define X(field, name) .field = shunt_conf->field,
+        SHUNT_NODE_SETTINGS(X)
+#undef X
+    };
     *address = NULL;
     if (arena == NULL || shunt_identity_find(&identity) != SHUNT_OK)
         return;
@@ -45,6 +50,30 @@ static size_t *lay_out(int n, const struct shunt_node_record *records)
     return begins;
 }
 
+/* The setting in which these two differ; NULL: none. */
+static const char *find_difference(const struct shunt_node_record *a, const struct shunt_node_record *b)
+{
+#define X(field, name)         \
+    if (a->field != b->field)  \
+        return name;
+    SHUNT_NODE_SETTINGS(X)
+#undef X
+    return NULL;
+}
+
+/* All ranks come to the same answer, for all have the same records. */
+static bool have_same_settings(int n, int self, const struct shunt_node_record *records)
+{
+    const char *name = NULL;
+    int i = 0;
+
+    while (++i < n && (name = find_difference(&records[0], &records[i])) == NULL)
+        ;
+    if (name != NULL && self == 0)
+        shunt_log_always("%s is not the same on ranks 0 and %d: calls on device memory of several nodes are staged", name, i);
+    return name == NULL;
+}
+
 void shunt_nodes_accept(int n, int self, const struct shunt_node_record *records, const void *addresses)
 {
     size_t *begins = lay_out(n, records);
@@ -52,7 +81,9 @@ void shunt_nodes_accept(int n, int self, const struct shunt_node_record *records
     struct shunt_node_record *copy = malloc((size_t)n * sizeof *copy);
     enum shunt_status status = SHUNT_ERR_MEMORY;
 
-    if (begins != NULL && processes != NULL && copy != NULL && shunt_consent_start(n) == SHUNT_OK) {
+    if (!have_same_settings(n, self, records)) {
+        status = SHUNT_PASS;
+    } else if (begins != NULL && processes != NULL && copy != NULL && shunt_consent_start(n) == SHUNT_OK) {
         memcpy(copy, records, (size_t)n * sizeof *copy);
         for (int i = 0; i < n; i++)
             if (records[i].machine == records[self].machine)

@@ -13,8 +13,20 @@
 #include "base/board.h"
 #include "base/identity.h"
 
+/*
+ * X(field of struct shunt_conf, its name): settings by which ranks of several nodes choose what they do together, so that all need
+ * the same. (How the ranks of one node do their part is that node's affair.)
+ */
+#define SHUNT_NODE_SETTINGS(X)             \
+    X(net_size, "SHUNT_NET_SIZE")          \
+    X(stage_chunk, "SHUNT_STAGE_CHUNK")    \
+    X(reproducible, "SHUNT_REPRODUCIBLE")
+
 /* What a rank tells all others. Its address follows apart. */
 struct shunt_node_record {
+#define X(field, name) uint64_t field;
+    SHUNT_NODE_SETTINGS(X)
+#undef X
     uint64_t node[2];             /* the same on the ranks of a node, and on no others */
     uint64_t machine;             /* the same on the ranks of a machine */
     struct shunt_process process; /* which it is there */
@@ -24,7 +36,10 @@ struct shunt_node_record {
 /* Start the network and fill this rank's record; *address is valid until shunt_nodes_stop. `arena` may be NULL. */
 void shunt_nodes_describe(const struct shunt_arena *arena, struct shunt_node_record *record, const void **address);
 
-/* What all `n` ranks have told, by world rank, their addresses one behind the other. */
+/*
+ * What all `n` ranks have told, by world rank, their addresses one behind the other. If they do not have the same settings there is
+ * no network, on no rank, and rank 0 says so.
+ */
 void shunt_nodes_accept(int n, int self, const struct shunt_node_record *records, const void *addresses);
 
 /* This rank calls nothing any more, but still answers: before GPUs are given back. */

@@ -174,6 +174,21 @@ def test_ranks_of_other_settings():
     check("abb", "--count", "5000", "--comm", "world", per_rank={0: {"SHUNT_NODE": ""}}).ran("hier")
 
 
+@pytest.mark.parametrize("name, value", [("SHUNT_NET_SIZE", "4k"), ("SHUNT_STAGE_CHUNK", "128k"), ("SHUNT_REPRODUCIBLE", "1")])
+def test_nodes_of_other_settings(name, value):
+    """What nodes do together they would choose differently: that is found out at the start, by all."""
+    result = check("ab", "--count", "70000", "--comm", "world", per_rank={1: {name: value}}).ran("staged")
+    line = f"{name} is not the same on ranks 0 and 1: calls on device memory of several nodes are staged"
+    assert result.err.count(line) == 1, str(result)
+
+
+def test_nodes_that_do_their_part_differently():
+    """Which is their affair: sums of rings here, in two steps there; all ranks get the same bits."""
+    result = check("aaabbb", "--count", "70000", "--type", "FLOAT", "--place", "out", "--comm", "world",
+                   per_rank={rank: {"SHUNT_REDUCE_SCATTER_BLOCK": "ring", "SHUNT_ALLGATHER": "ring"} for rank in range(3)})
+    result.ran("hier").silent()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(REAL_GPUS, reason="as above, and slower")
 @pytest.mark.parametrize("layout", ["aab", "abb", "aba", "abc"])
