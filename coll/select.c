@@ -110,19 +110,23 @@ static const struct shunt_routes *find_routes(struct shunt_arena *arena, const i
         struct shunt_machine_key key;
         struct shunt_routes routes;
     } kept[KEPT];
-    static unsigned next;
+    static unsigned next, latest;
     const struct shunt_topo_limits limits = { .p2p_level = SHUNT_LINK_SYS }; /* what is refused is marked so */
     struct shunt_machine_key now;
 
     shunt_machine_key(arena, slots, n, &now);
-    for (int i = 0; i < KEPT; i++)
-        if (memcmp(&kept[i].key, &now, sizeof now) == 0)
+    for (unsigned k = 0; k < KEPT; k++) {
+        const unsigned i = (latest + k) % KEPT; /* mostly it is that of the last time */
+        if (memcmp(&kept[i].key, &now, sizeof now) == 0) {
+            latest = i;
             return &kept[i].routes;
-    const unsigned i = next++ % KEPT;
+        }
+    }
+    latest = next++ % KEPT;
     shunt_machine_of(arena, &now, &machine);
-    shunt_routes_make(&machine, &limits, &kept[i].routes);
-    kept[i].key = now;
-    return &kept[i].routes;
+    shunt_routes_make(&machine, &limits, &kept[latest].routes);
+    kept[latest].key = now;
+    return &kept[latest].routes;
 }
 
 static void find_farthest(const struct shunt_topo *machine, char word[16])
@@ -203,6 +207,7 @@ static bool read_rows(const struct shunt_select *select, const struct shunt_post
 static void take_wishes(const struct shunt_select *select, const struct shunt_post *const *posts, struct shunt_demand *demand)
 {
     const struct shunt_wishes *wishes = shunt_wishes_of(select->wishes);
+    static bool said; /* only the decider comes here, who holds the node's launch lock */
 
     demand->wanted = shunt_wishes_algo(wishes, demand->coll, demand->bytes);
     demand->proto = wishes->proto;
@@ -211,8 +216,10 @@ static void take_wishes(const struct shunt_select *select, const struct shunt_po
     for (int i = 1; i < demand->n; i++) {
         if (posts[i]->wishes == posts[0]->wishes)
             continue;
-        shunt_log_always("ranks choose algorithms by different settings, hints or tables, those of ranks 0 and %d for instance: "
-                         "all of these are ignored", i);
+        if (!said)
+            shunt_log_always("ranks choose algorithms by different settings, hints or tables, those of ranks 0 and %d for "
+                             "instance: all of these are ignored", i);
+        said = true;
         demand->wanted = SHUNT_ALGO_AUTO;
         demand->proto = SHUNT_PROTO_AUTO;
         demand->ordered = true;

@@ -170,7 +170,8 @@ void shunt_plan_allreduce_tree(const struct shunt_shape *shape, uint32_t me, str
     }
 }
 
-void shunt_plan_bcast_tree(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan)
+/* Down from the root, or up to it, by trees of all others. */
+static void write_rooted(const struct shunt_shape *shape, uint32_t me, bool down, struct shunt_plan *plan)
 {
     uint8_t ranks[SHUNT_PLAN_RANKS];
     struct node nodes[2];
@@ -178,20 +179,20 @@ void shunt_plan_bcast_tree(const struct shunt_shape *shape, uint32_t me, struct 
     begin(shape, me, plan);
     find_nodes(me, ranks, list_ranks(shape, shape->root, ranks), (uint8_t)shape->root, nodes);
     for (int t = 0; t < 2; t++) {
-        down_step(plan, &nodes[t], (struct shunt_ref){ .space = SHUNT_SPACE_IN }, 0);
-        end_step(plan, &nodes[t], children(&nodes[t]), 0);
+        if (down)
+            down_step(plan, &nodes[t], (struct shunt_ref){ .space = SHUNT_SPACE_IN }, 0);
+        else
+            up_step(plan, &nodes[t], true);
+        end_step(plan, &nodes[t], down ? children(&nodes[t]) : bit(nodes[t].parent), 0);
     }
+}
+
+void shunt_plan_bcast_tree(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan)
+{
+    write_rooted(shape, me, true, plan);
 }
 
 void shunt_plan_reduce_tree(const struct shunt_shape *shape, uint32_t me, struct shunt_plan *plan)
 {
-    uint8_t ranks[SHUNT_PLAN_RANKS];
-    struct node nodes[2];
-
-    begin(shape, me, plan);
-    find_nodes(me, ranks, list_ranks(shape, shape->root, ranks), (uint8_t)shape->root, nodes);
-    for (int t = 0; t < 2; t++) {
-        up_step(plan, &nodes[t], true);
-        end_step(plan, &nodes[t], bit(nodes[t].parent), 0);
-    }
+    write_rooted(shape, me, false, plan);
 }

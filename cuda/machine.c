@@ -14,15 +14,20 @@
 
 void shunt_machine_key(struct shunt_arena *arena, const int *slots, int n, struct shunt_machine_key *key)
 {
+    uint32_t hosted[SHUNT_KRANKS], channel[SHUNT_KRANKS];
+
     memset(key, 0, sizeof *key);
     key->n = n;
     for (int i = 0; i < n; i++) {
+        const struct shunt_card *card = shunt_card(arena, slots[i]);
         key->slot[i] = slots[i];
-        memcpy(key->uuid[i], shunt_card(arena, slots[i])->uuid, sizeof key->uuid[i]);
-        for (int j = 0; j < n; j++)
-            if (i != j && shunt_pair_hosted(arena, slots[i], slots[j]))
-                key->hosted[i] |= 1u << j;
+        memcpy(key->uuid[i], card->uuid, sizeof key->uuid[i]);
+        channel[i] = card->channel;
+        hosted[i] = atomic_load_explicit(&card->hosted, memory_order_acquire); /* either of two says it for both */
     }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            key->hosted[i] |= ((hosted[i] >> channel[j] | hosted[j] >> channel[i]) & 1) << j;
 }
 
 static void describe_unknown(struct shunt_arena *arena, const struct shunt_machine_key *key, struct shunt_topo *machine)

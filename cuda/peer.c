@@ -322,14 +322,6 @@ bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t 
     return false;
 }
 
-bool shunt_pair_hosted(struct shunt_arena *arena, int a, int b)
-{
-    const struct shunt_card *x = shunt_card(arena, a), *y = shunt_card(arena, b);
-
-    return ((atomic_load_explicit(&x->hosted, memory_order_acquire) >> y->channel) |
-            (atomic_load_explicit(&y->hosted, memory_order_acquire) >> x->channel)) & 1;
-}
-
 bool shunt_peers_hosted(struct shunt_arena *arena, const int *slots, int n)
 {
     uint32_t members = 0, hosted = 0;

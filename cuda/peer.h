@@ -99,9 +99,6 @@ char *shunt_peer_block(int slot, uint32_t registration);
  */
 bool shunt_peer_opened(struct shunt_arena *arena, int user, int owner, uint32_t registration);
 
-/* Decider's question: does what is between these two go by host memory? */
-bool shunt_pair_hosted(struct shunt_arena *arena, int a, int b);
-
 /* Decider's question: does anything between these n processes go by host memory? */
 bool shunt_peers_hosted(struct shunt_arena *arena, const int *slots, int n);
 

@@ -35,16 +35,18 @@ bin_PROGRAMS += %reldir%/shunt-topo
 # What it becomes to measure, one for each MPI
 tunedir = $(libdir)/shunt
 tune_PROGRAMS =
+tune_sources = %reldir%/tune.c
+tune_libs = libcore.la libtopo.la libbase.la -lm
 if HAVE_ENGINE_OPENMPI
 tune_PROGRAMS += %reldir%/tune-openmpi
-%canon_reldir%_tune_openmpi_SOURCES = %reldir%/tune.c
+%canon_reldir%_tune_openmpi_SOURCES = $(tune_sources)
 %canon_reldir%_tune_openmpi_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CPPFLAGS)
-%canon_reldir%_tune_openmpi_LDADD = libcore.la libtopo.la libbase.la $(OPENMPI_LIBS) -lm
+%canon_reldir%_tune_openmpi_LDADD = $(tune_libs) $(OPENMPI_LIBS)
 endif
 if HAVE_ENGINE_MPICH
 tune_PROGRAMS += %reldir%/tune-mpich
-%canon_reldir%_tune_mpich_SOURCES = %reldir%/tune.c
+%canon_reldir%_tune_mpich_SOURCES = $(tune_sources)
 %canon_reldir%_tune_mpich_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CPPFLAGS)
-%canon_reldir%_tune_mpich_LDADD = libcore.la libtopo.la libbase.la $(MPICH_LIBS) -lm
+%canon_reldir%_tune_mpich_LDADD = $(tune_libs) $(MPICH_LIBS)
 endif
 endif
