@@ -21,7 +21,7 @@
 #define SHUNT_TREE_RANKS  64   /* members of a board that can arrive on device memory: by a tree */
 #define SHUNT_ARENA_PROCS 256  /* processes of one job on one node */
 #define SHUNT_CARD_BYTES  8192 /* of each process, readable by all: its layout belongs to cuda/ */
-#define SHUNT_STATS_BYTES 11264 /* of each process, readable by all: its layout belongs to base/stats.c */
+#define SHUNT_STATS_BYTES 11392 /* of each process, readable by all: its layout belongs to base/stats.c */
 
 struct shunt_arena; /* this process's view of the node's shared memory */
 struct shunt_board; /* this process's view of one communicator's board */

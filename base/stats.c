@@ -36,6 +36,7 @@ struct page {
     uint32_t attached; /* will finish */
     uint32_t finished;
     uint32_t printed; /* slot 0: who sets it prints for the node */
+    uint64_t links, links_ns, slowest_ns; /* proven to peers, in how much time; the slowest copy for that */
     _Alignas(64) struct counters counters;
 };
 static_assert(sizeof(struct page) <= SHUNT_STATS_BYTES, "the arena has no room for so many counters");
@@ -124,6 +125,17 @@ void shunt_stats_attach(struct shunt_arena *arena)
     if (page)
         __atomic_store_n(&page->attached, 1, __ATOMIC_SEQ_CST);
     __atomic_store_n(&mine, page ? &page->counters : &early, __ATOMIC_RELAXED);
+}
+
+void shunt_stats_met(struct shunt_arena *arena, bool proven, double seconds, double slowest)
+{
+    struct page *page = shunt_arena_stats(arena, shunt_arena_self(arena));
+
+    if (page == NULL)
+        return;
+    add_plain(&page->links, proven);
+    add_plain(&page->links_ns, (uint64_t)(seconds * 1e9));
+    __atomic_store_n(&page->slowest_ns, (uint64_t)(slowest * 1e9), __ATOMIC_RELAXED);
 }
 
 /* ---- printing ---- */
@@ -233,6 +245,26 @@ static bool is_last(struct shunt_arena *arena)
     return first && !__atomic_exchange_n(&first->printed, 1, __ATOMIC_SEQ_CST);
 }
 
+/* What it took that GPUs met. */
+static void print_links(struct shunt_arena *arena)
+{
+    uint64_t links = 0, most = 0, slowest = 0;
+
+    for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++) {
+        const struct page *page = shunt_arena_stats(arena, slot);
+        if (page == NULL)
+            continue;
+        const uint64_t ns = __atomic_load_n(&page->links_ns, __ATOMIC_RELAXED);
+        const uint64_t its = __atomic_load_n(&page->slowest_ns, __ATOMIC_RELAXED);
+        links += __atomic_load_n(&page->links, __ATOMIC_RELAXED);
+        most = ns > most ? ns : most;
+        slowest = its > slowest ? its : slowest;
+    }
+    if (links != 0)
+        shunt_log_report(true, "  links: %llu proven in %.1f ms of each process at most, the slowest copy took %.1f of %zu ms",
+                         (unsigned long long)links, (double)most / 1e6, (double)slowest / 1e6, shunt_conf->probe_ms);
+}
+
 /* Messages that went from one GPU's memory to another's (parcel.h). */
 static void print_parcels(struct shunt_arena *arena)
 {
@@ -263,6 +295,7 @@ static void print_node(struct shunt_arena *arena)
         processes++;
     }
     print_table(true, processes, &sum);
+    print_links(arena);
     print_parcels(arena);
 }
 

@@ -43,10 +43,31 @@ static enum shunt_reason open_scratch(const struct shunt_meeting *meeting, bool 
         return refusal_of(result);
     }
     meeting->peer->scratch = (char *)scratch;
-    if (shunt_probe_write(meeting->peer->scratch, mine->channel, theirs->channel) != SHUNT_OK)
-        return SHUNT_REASON_NO_P2P;
-    atomic_fetch_or(&mine->probed, 1u << theirs->channel);
     return SHUNT_REASON_NONE;
+}
+
+/* Our pattern is written, or it is clear that it will not be. NONE as long as nothing speaks against it. */
+static enum shunt_reason send_pattern(const struct shunt_meeting *meeting)
+{
+    struct shunt_card *mine = meeting->mine;
+    const uint32_t me = mine->channel, owner = meeting->theirs->channel, them = 1u << owner;
+
+    if (!((atomic_load(&mine->probed) | atomic_load(&mine->late)) & them)) {
+        enum shunt_status status =
+            shunt_probe_send(&meeting->peer->probe, meeting->device->scratch, meeting->peer->scratch, me, owner);
+        if (status == SHUNT_OK)
+            atomic_fetch_or(&mine->probed, them);
+        else if (status == SHUNT_ERR_LIMIT)
+            atomic_fetch_or(&mine->late, them);
+        else if (status != SHUNT_AGAIN)
+            return SHUNT_REASON_NO_P2P;
+    }
+    const bool late = atomic_load(&mine->late) & them;
+    if (!late && !(atomic_load(&meeting->theirs->late) >> me & 1))
+        return SHUNT_REASON_NONE;
+    shunt_warn_once(SHUNT_REASON_SLOW_LINK, "what process %u writes to process %u of the node has not ended after %zu ms",
+                    late ? me : owner, late ? owner : me, shunt_conf->probe_ms);
+    return SHUNT_REASON_SLOW_LINK;
 }
 
 /* Both have written into each other's scratch and looked what has come: OPEN once both have said so. */
@@ -76,7 +97,11 @@ enum shunt_peer_state shunt_access_meet(const struct shunt_meeting *meeting, boo
 {
     struct shunt_peer *peer = meeting->peer;
 
-    if (peer->scratch == NULL && (peer->reason = open_scratch(meeting, nvlink)) != SHUNT_REASON_NONE)
+    if (peer->scratch == NULL)
+        peer->reason = open_scratch(meeting, nvlink);
+    if (peer->reason == SHUNT_REASON_NONE)
+        peer->reason = send_pattern(meeting);
+    if (peer->reason != SHUNT_REASON_NONE)
         return SHUNT_PEER_REFUSED;
     enum shunt_peer_state state = prove(meeting);
     peer->to = peer->scratch;

@@ -11,6 +11,7 @@
 #define SHUNT_CUDA_REGISTRY_H
 
 #include "cuda/mailbox.h"
+#include "cuda/probe.h"
 #include "cuda/peer.h"
 
 #define SHUNT_REGISTRATIONS 40 /* blocks of user memory that a process has registered at a time */
@@ -52,7 +53,8 @@ struct shunt_card {
     _Atomic uint64_t missed;  /* bit per entry: a decision went without it, because not all have it open */
     _Atomic uint64_t wanted;  /* bit per entry: some peer asks for its descriptor */
     CUipcMemHandle scratch;
-    _Atomic uint32_t probed, heard, deaf; /* bit, by the peer's channel: our pattern is written; its has arrived, has not */
+    /* Bit, by the peer's channel: our pattern is written, or has not been in time; its has arrived, has not. */
+    _Atomic uint32_t probed, late, heard, deaf;
     _Atomic uint32_t whole_lines; /* bit: owner's channel; our stores to its GPU keep 128 bytes whole (LL128) */
     _Atomic uint32_t host_state; /* SHUNT_HOST_*: of the segment in host memory (shm.h) */
     _Atomic uint32_t hosted;     /* bit, by the peer's channel: we go by host memory, say I */
@@ -97,6 +99,7 @@ struct shunt_peer {
     uint32_t channel;
     uint32_t version; /* of the peer's card when last followed */
     uint32_t ll_turn;
+    struct shunt_probe probe; /* our pattern, on the way that is tried */
     bool heard;  /* its pattern has arrived here */
     uint64_t ll_sent[2]; /* ticket of the last operation in which we sent through the slot of this parity */
     uint64_t ll_before;  /* ll_heard, before the last operation */

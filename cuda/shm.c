@@ -153,11 +153,12 @@ static void prove(struct shunt_card *mine, const struct shunt_card *theirs, stru
 {
     const uint32_t me = 1u << mine->channel, them = 1u << theirs->channel;
 
-    if (peer->host.memory != NULL && !(atomic_load(&mine->host_probed) & them)) {
-        if (shunt_probe_write_host(peer->host.memory, scratch, mine->channel, theirs->channel) == SHUNT_OK)
+    if (peer->host.memory != NULL && !peer->host_failed && !(atomic_load(&mine->host_probed) & them)) {
+        enum shunt_status status =
+            shunt_probe_send(&peer->probe, scratch, peer->host.memory, mine->channel, theirs->channel);
+        if (status == SHUNT_OK)
             atomic_fetch_or(&mine->host_probed, them);
-        else
-            peer->host_failed = true;
+        peer->host_failed = status != SHUNT_OK && status != SHUNT_AGAIN;
     }
     /* Acquire: its copy was complete before it said so. */
     if (!((atomic_load(&mine->host_heard) | atomic_load(&mine->host_deaf)) & them) &&

@@ -2,7 +2,9 @@
 /* Which way two GPUs meet: the order of preference, and when the next way is tried; see transport.h. */
 #include "cuda/transport.h"
 
+#include "base/clock.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "cuda/shm.h"
 
 static const struct shunt_transport *const transports[] = { &shunt_same_gpu, &shunt_nvlink, &shunt_pcie,
@@ -26,7 +28,7 @@ enum shunt_reason shunt_transports_offer(const struct shunt_device *device, stru
 static bool goes_on(enum shunt_reason reason)
 {
     return reason == SHUNT_REASON_NO_P2P || reason == SHUNT_REASON_P2P_LEVEL || reason == SHUNT_REASON_NO_IPC ||
-           reason == SHUNT_REASON_LOST_WRITES;
+           reason == SHUNT_REASON_LOST_WRITES || reason == SHUNT_REASON_SLOW_LINK;
 }
 
 /* From where in the order these two go on: one of them may have found out that it is host memory, for both. */
@@ -53,7 +55,7 @@ static void be_open(const struct shunt_meeting *meeting)
                    peer->way->name);
 }
 
-enum shunt_peer_state shunt_transports_meet(const struct shunt_meeting *meeting)
+static enum shunt_peer_state take_step(const struct shunt_meeting *meeting)
 {
     struct shunt_peer *peer = meeting->peer;
     enum shunt_peer_state state = SHUNT_PEER_REFUSED;
@@ -61,13 +63,25 @@ enum shunt_peer_state shunt_transports_meet(const struct shunt_meeting *meeting)
     for (int i = find_way(meeting); i < N_TRANSPORTS; i++) {
         if (transports[i] != peer->way && !transports[i]->fits(meeting))
             continue;
+        if (transports[i] != peer->way)
+            shunt_probe_drop(&peer->probe);
         peer->way = transports[i];
         state = peer->way->meet(meeting);
         if (state != SHUNT_PEER_REFUSED || !goes_on(peer->reason))
             break;
     }
+    return state;
+}
+
+enum shunt_peer_state shunt_transports_meet(const struct shunt_meeting *meeting)
+{
+    double begun = shunt_seconds();
+    enum shunt_peer_state state = take_step(meeting);
+
     if (state == SHUNT_PEER_OPEN)
         be_open(meeting);
+    if (meeting->mine != meeting->theirs)
+        shunt_stats_met(meeting->arena, state == SHUNT_PEER_OPEN, shunt_seconds() - begun, shunt_probe_slowest());
     return state;
 }
 

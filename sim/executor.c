@@ -127,6 +127,8 @@ static int map(const struct sim_request *q)
         munmap(got, q->bytes);
         error = EEXIST;
     }
+    if (!error && !own && !q->host)
+        sim_foreign_add(q->address, q->bytes, q->pid);
     if (!own)
         close(fd);
     return error;
@@ -135,6 +137,7 @@ static int map(const struct sim_request *q)
 static int unmap(const struct sim_request *q)
 {
     int error = munmap((void *)(uintptr_t)q->address, q->bytes) ? errno : 0;
+    sim_foreign_remove(q->address);
     if (q->pid == getpid())
         fallocate(SIM_FD_DEVICE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)q->offset,
                   (off_t)q->bytes);

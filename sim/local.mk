@@ -43,6 +43,7 @@ sim_queue_sources = \
 sim_executor_sources = \
 	%reldir%/executor.c \
 	%reldir%/executor.h \
+	%reldir%/foreign.c \
 	%reldir%/worker.c
 
 sim_runtime_sources = \

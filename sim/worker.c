@@ -12,7 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sim/config.h"
 #include "sim/executor.h"
+
+#define SLOW_US 2000000
 
 struct worker {
     struct sim_shared *shared;
@@ -151,6 +154,13 @@ static void *place(struct worker *w, uint64_t address)
     return address < sizeof *w->shared ? (char *)w->shared + address : (void *)(uintptr_t)address;
 }
 
+static void copy(struct worker *w, const struct sim_cmd *c)
+{
+    if (sim_has_fault(SIM_FAULT_SLOW) && sim_foreign_owner(c->copy.to))
+        usleep(SLOW_US);
+    memmove(place(w, c->copy.to), place(w, c->copy.from), c->copy.bytes);
+}
+
 static void execute(struct worker *w, const struct sim_cmd *c)
 {
     switch ((enum sim_op)c->op) {
@@ -165,7 +175,7 @@ static void execute(struct worker *w, const struct sim_cmd *c)
         wait_for_queue(w->shared, &w->shared->queue[c->wait.stream], c->wait.value);
         break;
     case SIM_OP_COPY:
-        memmove(place(w, c->copy.to), place(w, c->copy.from), c->copy.bytes);
+        copy(w, c);
         break;
     case SIM_OP_SET:
         set_memory(c);

@@ -239,7 +239,8 @@ def command(family, ranks=0, *words, preload=True, settings=None, gpus=None, pre
     gpus = ranks if gpus is None else gpus
     need(family, ranks, gpus if REAL_GPUS else 0)
     # Simulated kernels begin late on a busy machine
-    settings = {**({"SHUNT_STATS": "1"} if stats else {}), "SHUNT_ROOM_MS": "20000", **MORE, **(settings or {})}
+    settings = {**({"SHUNT_STATS": "1"} if stats else {}), "SHUNT_ROOM_MS": "20000", "SHUNT_PROBE_MS": "20000", **MORE,
+                **(settings or {})}
     if REAL_GPUS:
         settings.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(gpus))))
     line = simulation(preset or ("h200x2" if gpus <= 2 else "dgx-h100"), gpus, faults) if simulate else []

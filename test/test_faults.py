@@ -53,6 +53,22 @@ def test_others_run_without_the_pair_whose_writes_are_lost():
     assert result.stats.gpu > 0 and result.stats.paths["staged"] > 0, str(result)
 
 
+@pytest.mark.skipif(REAL_GPUS, reason="faults are injected by the simulated GPU alone")
+def test_first_copy_that_does_not_end():
+    """It is not waited for: both sides give up their direct path for the same reason, and meet in host memory if they may."""
+    def run(**more):
+        words = ["check_allreduce", "--count", "1,5000", "--place", "in", "--type", "INT"]
+        return mpirun("openmpi", settings={"SHUNT_PROBE_MS": "100", **more}, blocks=[
+            Block(1, words, settings={"SHUNT_SIM_FAULT": "slow" if rank == 1 else ""}) for rank in range(2)])
+    result = run(SHUNT_DEBUG="warn").ran("gpu", hosted=True)
+    assert re.search(r"what process \d writes to process \d of the node has not ended after 100 ms", result.err), str(result)
+    took = re.search(r"links: 2 proven in (\S+) ms of each process at most, the slowest copy took (\S+) of 100 ms", result.err)
+    assert took and float(took[2]) >= 100, str(result)
+    result = run(**ALONE).ran("staged")
+    assert "what one GPU writes to another takes longer than SHUNT_PROBE_MS" in result.stats.reasons, str(result)
+
+
+
 @pytest.mark.skipif(REAL_GPUS, reason="the simulated GPU has such a small memory")
 def test_no_memory_left_on_one_gpu():
     """The application of one rank has taken it all before shunt asks for any."""
