@@ -475,6 +475,19 @@ bool shunt_round_recalled(const struct shunt_round *round)
     return !is_tree(round->board) && word.state == RUN && word.reason != SHUNT_REASON_NONE;
 }
 
+void shunt_round_refuse(struct shunt_round *round)
+{
+    struct shared_entry *entry = round->entry;
+    uint64_t bits = load_word(&entry->word);
+    struct word to;
+    do {
+        to = unpack_word(bits);
+        if (is_tree(round->board) || to.state != RUN || to.reason == SHUNT_REASON_NONE)
+            return;
+        to.reason = SHUNT_REASON_NONE;
+    } while (!swap_word(&entry->word, &bits, to));
+}
+
 enum shunt_round_state shunt_round_yield(struct shunt_round *round)
 {
     struct shunt_board *board = round->board;

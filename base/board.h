@@ -237,10 +237,12 @@ void shunt_round_veto(struct shunt_round *round, enum shunt_reason reason);
 /*
  * Rule 5a: RUN -> STAGE, as long as nobody has ended the operation. Any member may ask for it; it happens when all have
  * yielded, of which each promises that its user's memory is untouched and that it will not go on, as long as `recalled`
- * says that it is asked for. To leave is to refuse: then nobody can ask any more.
+ * says that it is asked for. To leave is to refuse: then nobody can ask any more. Who can neither leave yet nor yield any
+ * more refuses each time, so that those who have yielded go on.
  */
 void shunt_round_recall(struct shunt_round *round, enum shunt_reason reason);
 bool shunt_round_recalled(const struct shunt_round *round);
+void shunt_round_refuse(struct shunt_round *round);
 enum shunt_round_state shunt_round_yield(struct shunt_round *round); /* to be called again until one of them changes */
 
 /* The decision, once poll says STAGE (only `reason` is set) or RUN. Valid until leave. */

@@ -205,13 +205,18 @@ static bool all_written(struct shunt_arena *arena, const struct shunt_work *work
     return true;
 }
 
-/* This rank's part is done. Who writes here has begun, and nobody need be asked to stage. */
+/*
+ * This rank's part is done. Where it must not be done twice, or has been done to the buffers of others, who may be in place,
+ * the operation is not staged any more: a rank without room waits until it has some.
+ */
 static void leave_or_wait(struct shunt_arena *arena, struct shunt_work *work)
 {
     if (may_leave(arena, work))
         finish(arena, work, SHUNT_DONE_OK, all_written(arena, work) ? SHUNT_OK : SHUNT_ERR_DEAD);
+    else if (work->writers == 0 && shunt_launch_repeatable(&work->launch))
+        work->yielded = shunt_round_recalled(&work->round);
     else
-        work->yielded = work->writers == 0 && shunt_round_recalled(&work->round) && shunt_launch_repeatable(&work->launch);
+        shunt_round_refuse(&work->round);
 }
 
 static void look_at_running(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)

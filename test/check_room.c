@@ -455,10 +455,57 @@ static void hogs_and_large_rooted(void)
     rooted(60000);
 }
 
+/* ---- a rank whose kernel has sent and left, and finds no room when it is to come back ---- */
+
+enum { LINES = 140000 }; /* elements whose sums are stored straight into the others' receive buffers */
+
+static void *end_hog_late(void *hog)
+{
+    gpu_start_thread();
+    usleep(1500000);
+    hog_end(hog);
+    return NULL;
+}
+
+static void *hog_for_long(void *hog)
+{
+    gpu_start_thread();
+    usleep(200000);
+    hog_begin(hog);
+    usleep(4500000);
+    hog_end(hog);
+    return NULL;
+}
+
+/* The first rank's kernel begins when the others' have left; all that they have sent is there, so it can do its part. */
+static void hogs_and_late_ranks(void)
+{
+    struct hog hog;
+    struct sum sum;
+    pthread_t thread;
+
+    hog_make(&hog);
+    sum_make(&sum, 'D', LINES);
+    for (int i = 0; i < 3; i++)
+        sum_once(&sum);
+    sum_fill(&sum);
+    if (sum_rank == 0)
+        hog_begin(&hog);
+    MPI_Barrier(MPI_COMM_WORLD);
+    pthread_create(&thread, NULL, sum_rank == 0 ? end_hog_late : hog_for_long, &hog);
+    sum_call(&sum, MPI_COMM_WORLD);
+    sum_check(&sum);
+    pthread_join(thread, NULL);
+    sum_once(&sum);
+    sum_free(&sum);
+    hog_free(&hog);
+}
+
 int main(int argc, char **argv)
 {
     static const struct sum_mode modes[] = {
         {"sums", hogs},
+        {"late", hogs_and_late_ranks},
         {"types", hogs_and_types},
         {"messages", hogs_and_messages},
         {"rooted", hogs_and_rooted},

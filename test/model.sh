@@ -63,6 +63,10 @@ right recall ROOTED
 for broken in NO_KEY NO_PAUSE EAGER ENDED LEAVES; do
     wrong recall ROOTED $broken
 done
+right recall WRITERS
+for broken in NO_KEY NO_PAUSE EAGER PATIENT; do
+    wrong recall WRITERS $broken
+done
 right parcel P=3
 for broken in NO_SWAP EARLY KEEP; do
     wrong parcel $broken

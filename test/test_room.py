@@ -17,6 +17,13 @@ def test_kernels_that_own_the_gpu(family):
         assert result.stats.gpu >= 2 * 4 * 3 and result.seconds < 40, str(result)
 
 
+def test_a_kernel_that_comes_back_late():
+    """Who has ended its part, and waits for a rank that is to write to it, refuses to stage; that rank waits for room, then."""
+    result = mpirun("openmpi", 2, "check_room", "late", limit=40,
+                    settings={**BOTH, "SHUNT_ROOM_MS": "2000", "SHUNT_LINGER": "off"})
+    assert result.silent().ran("any").stats.paths["twoshot"] >= 8, str(result)
+
+
 def test_types_while_kernels_own_the_gpu(family):
     """Kernels that pack are called back, and the blocks copied one by one; what was called back writes nothing later."""
     for limits in ({}, {"SHUNT_STAGE_SIZE": "64k", "SHUNT_STAGE_CHUNK": "64k"}):

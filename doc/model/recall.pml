@@ -14,6 +14,9 @@
  *
  * With ROOTED rank 0 sends and the others only receive from it, all of which can be done twice. There the rule is:
  *   LEAVES     who has ended its part leaves, though there are ranks from which it hears nothing, and that have not ended theirs
+ *
+ * With WRITERS who has ended its part waits until all have, since they write to it, and refuses to stage meanwhile. There the rule is:
+ *   PATIENT    it does not refuse
  */
 #ifndef N
 #define N 2 /* 3 takes a minute */
@@ -38,12 +41,18 @@ bit ran, staged; /* some member has seen */
 #define ANY(x) (x[0] || x[1] || x[2])
 #endif
 
+#if defined ROOTED || defined WRITERS
+bit done[N]; /* on the cards */
+#endif
 #ifndef ROOTED
 #define HEARD(r)  ALL(sent)
+#ifdef WRITERS
+#define MAY_LEAVE ALL(done)
+#else
 #define MAY_LEAVE true
+#endif
 #define REPEATED  (!ANY(touched))
 #else
-bit done[N]; /* on the cards */
 #define HEARD(r) (r == 0 || sent[0])
 #define REPEATED true
 #ifdef LEAVES
@@ -97,6 +106,19 @@ proctype Host(byte r)
 #ifdef ROOTED
     :: !mine && answer[r] == OK && !done[r] -> done[r] = 1
     :: !mine && answer[r] == OK && done[r] && word == ASKED -> mine = 1
+#endif
+#ifdef WRITERS
+    :: !mine && answer[r] == OK && !done[r] -> done[r] = 1
+#ifndef PATIENT
+    :: !mine && answer[r] == OK && done[r] && word == ASKED -> atomic {
+            if
+            :: word == ASKED -> word = RUN
+            :: else
+            fi
+        }
+#endif
+#endif
+#if defined ROOTED || defined WRITERS
     :: !mine && answer[r] == OK && done[r] && MAY_LEAVE -> atomic {
 #else
     :: !mine && answer[r] == OK -> atomic {
