@@ -394,8 +394,10 @@ static void test_steps(void **state)
     assert_call(take(&x, &y, 1, MPI_FLOAT, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
     assert_call(take(device, device, 0, MPI_FLOAT, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
     assert_call(take(device, device, -1, MPI_FLOAT, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
+#if !defined MPICH_NUMVERSION || MPICH_NUMVERSION < 50000000 /* MPICH 5 ends by an assertion of its own */
     assert_call(take(&x, &y, 1, MPI_DATATYPE_NULL, &rc), false, 1, SHUNT_PATH_HOST, SHUNT_REASON_NONE);
     assert_int_not_equal(rc, MPI_SUCCESS);
+#endif
 
     assert_call(take(device, device + 64, 8, MPI_FLOAT, &rc), true, 1, SHUNT_PATH_GPU + 1, SHUNT_REASON_NONE);
     assert_int_equal(rc, MPI_SUCCESS);
