@@ -457,7 +457,50 @@ static int in_place_without_arrays(const void *context, char *send, char *recv, 
     return MPI_SUCCESS;
 }
 
+/* Where nothing is to be read or written: nowhere, in memory that is gone, or right behind what there is. */
+static char *no_place(int way, char *buffer)
+{
+    struct gpu_block block;
+
+    if (way == 0)
+        return NULL;
+    if (way == 1)
+        return buffer + 2 * PIECES * BYTES;
+    gpu_alloc(&block, gpu_started() ? 'D' : 'H', BYTES);
+    char *gone = block.base;
+    gpu_free(&block);
+    return gone;
+}
+
+/* The last rank has nothing, which it cannot see of the others. */
+static int nothing_on_one(const void *context, char *send, char *recv, long *values)
+{
+    int counts[64], displs[64], places = 0;
+    bool last = pair_rank == pair_ranks - 1;
+
+    (void)context;
+    noted = values;
+    for (int i = 0; i < pair_ranks; i++, places += PIECE / 8) {
+        counts[i] = i == pair_ranks - 1 ? 0 : PIECE / 8;
+        displs[i] = places;
+    }
+    for (int way = 0; way < 3; way++) {
+        char *mine = last ? no_place(way, send) : send, *its = last ? no_place(way, recv) : piece(recv, 2 * way);
+        note(MPI_Allgatherv(mine, counts[pair_rank], MPI_FLOAT, piece(recv, 2 * way), counts, displs, MPI_FLOAT, MPI_COMM_WORLD));
+        note(MPI_Gatherv(mine, counts[pair_rank], MPI_FLOAT, its, counts, displs, MPI_FLOAT, 0, MPI_COMM_WORLD));
+        note(MPI_Reduce_scatter(send, its, counts, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD));
+        mine = no_place(way, send);
+        its = no_place(way, recv);
+        note(MPI_Sendrecv(mine, 0, MPI_FLOAT, right, TAG, its, 0, MPI_FLOAT, left, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        note(MPI_Allreduce(mine, its, 0, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD));
+        note(MPI_Bcast(its, 0, MPI_FLOAT, 0, MPI_COMM_WORLD));
+        note(MPI_Alltoall(mine, 0, MPI_FLOAT, its, 0, MPI_FLOAT, MPI_COMM_WORLD));
+    }
+    return MPI_SUCCESS;
+}
+
 static const struct ring_case cases[] = {
+    {"nothing-on-one", nothing_on_one, NULL},
     {"bcast-to-gaps", bcast_to_gaps, NULL},
     {"one-with-gaps", one_with_gaps, NULL},
     {"odd-elements", odd_elements, NULL},

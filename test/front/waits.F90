@@ -122,6 +122,8 @@ program waits
   call MPI_Allreduce(MPI_IN_PLACE, device_out, n, MPI_REAL, MPI_SUM, MPI_COMM_WORLD, ierr)
   host_out = size * host_out
   call check_received(n)
+  call logical_values()
+  call sentinels()
   print '(a, i0, a, i0)', 'rank ', rank, ' noted ', noted
   call MPI_Finalize(ierr)
 
@@ -143,6 +145,39 @@ contains
     integer, intent(in) :: some
     call copy(c_loc(image), out)
     call check(all(image(1:some) == host_out(1:some)) .and. all(image(some + 1:n) == -1), 'what is received')
+  end subroutine
+  ! What .true. is in memory is the compiler's affair
+  subroutine logical_values()
+    logical, pointer, contiguous :: flags_in(:), flags_out(:)
+    logical, target :: flags(n)
+    call c_f_pointer(in, flags_in, [n])
+    call c_f_pointer(out, flags_out, [n])
+    flags = rank == 0
+    call copy(in, c_loc(flags))
+    call MPI_Allreduce(flags_in, flags_out, n, MPI_LOGICAL, MPI_LOR, MPI_COMM_WORLD, ierr)
+    call copy(c_loc(flags), out)
+    call check(all(flags), 'MPI_LOR')
+    call MPI_Allreduce(flags_in, flags_out, n, MPI_LOGICAL, MPI_LAND, MPI_COMM_WORLD, ierr)
+    call copy(c_loc(flags), out)
+    call check(all(flags .eqv. size == 1), 'MPI_LAND')
+    call copy(in, c_loc(host_in))
+  end subroutine
+  subroutine sentinels()
+    HANDLE(MPI_Comm) :: ring
+    integer :: sources(1), targets(1)
+    sources = left
+    targets = right
+    call MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, sources, MPI_UNWEIGHTED, 1, targets, MPI_UNWEIGHTED, &
+                                        MPI_INFO_NULL, .false., ring, ierr)
+    call clear()
+    call MPI_Neighbor_allgather(device_in, n, MPI_REAL, device_out, n, MPI_REAL, ring, ierr)
+    host_out = host_in + 1000 * (left - rank)
+    call check_received(n)
+    call MPI_Comm_free(ring, ierr)
+    call clear()
+    call MPI_Sendrecv(device_in, n, MPI_REAL, right, 3, device_out, n, MPI_REAL, left, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierr)
+    host_out = host_in + 1000 * (left - rank)
+    call check_received(n)
   end subroutine
   subroutine look(one)
     STATUS, intent(in) :: one
