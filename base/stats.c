@@ -268,17 +268,22 @@ static void print_links(struct shunt_arena *arena)
 /* Messages that went from one GPU's memory to another's (parcel.h). */
 static void print_parcels(struct shunt_arena *arena)
 {
-    uint64_t pulled = 0, moved = 0, bytes = 0, unlaunched = 0;
+    uint64_t pulled = 0, moved = 0, bytes = 0, unlaunched = 0, packed = 0, unpacked = 0;
     for (int slot = 0; slot < shunt_arena_local_size(arena); slot++) {
         const struct shunt_parcels *parcels = shunt_arena_parcels(arena, slot);
         pulled += atomic_load_explicit(&parcels->pulled, memory_order_relaxed);
         moved += atomic_load_explicit(&parcels->moved, memory_order_relaxed);
         bytes += atomic_load_explicit(&parcels->bytes, memory_order_relaxed);
         unlaunched += atomic_load_explicit(&parcels->unlaunched, memory_order_relaxed);
+        packed += atomic_load_explicit(&parcels->packed, memory_order_relaxed);
+        unpacked += atomic_load_explicit(&parcels->unpacked, memory_order_relaxed);
     }
     if (pulled + moved)
         shunt_log_report(true, "  messages: %llu fetched from the sender's buffer, %llu moved to host memory, %llu bytes",
                          (unsigned long long)pulled, (unsigned long long)moved, (unsigned long long)bytes);
+    if (packed + unpacked)
+        shunt_log_report(true, "  messages: %llu packed for their receivers, %llu unpacked by them",
+                         (unsigned long long)packed, (unsigned long long)unpacked);
     if (unlaunched)
         shunt_log_report(true, "  messages: %llu fetched without a launch", (unsigned long long)unlaunched);
 }

@@ -69,6 +69,8 @@ cuda_sources += \
 	%reldir%/stay.h \
 	%reldir%/steps.h \
 	%reldir%/told.h \
+	%reldir%/tray.c \
+	%reldir%/tray.h \
 	%reldir%/transport.c \
 	%reldir%/transport.h \
 	%reldir%/types.c \

@@ -240,11 +240,11 @@ static enum shunt_status copy_block(void *context, int64_t offset, uint64_t pack
     return SHUNT_CUDA(cuMemcpyAsync(m->out ? host : device, m->out ? device : host, bytes, m->gpu->copies));
 }
 
-static enum shunt_status run_copies(struct mover *m)
+static enum shunt_status run_copies(struct mover *m, uint64_t first)
 {
     m->launches = 0;
     shunt_gpu_after_legacy(m->gpu, m->gpu->copies);
-    enum shunt_status status = shunt_pattern_walk(m->pattern, 0, m->bytes, copy_block, m);
+    enum shunt_status status = shunt_pattern_walk(m->pattern, first, m->bytes, copy_block, m);
     enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies));
 
     shunt_trace("stage", "%s %llu bytes, copies: %u", m->out ? "packed" : "unpacked", (unsigned long long)m->bytes,
@@ -265,7 +265,7 @@ static enum shunt_status run(struct mover *m, bool foreign, int64_t count)
         shunt_packer_unlock(m->packer);
     }
     if (status == SHUNT_PASS)
-        return run_copies(m);
+        return run_copies(m, 0);
     shunt_trace("stage", "%s %llu bytes%s, launches: %u", m->out ? "packed" : "unpacked", (unsigned long long)m->bytes,
                 m->image ? " of an image" : "", m->launches);
     return status;
@@ -331,4 +331,56 @@ enum shunt_status shunt_pack_return(const struct shunt_pattern *pattern, void *b
     struct mover m = { .pattern = pattern, .base = base, .host = (char *)image, .bytes = bytes, .image = true };
 
     return move(&m, count);
+}
+
+/* ---- between places on one GPU ---- */
+
+/* One launch, whatever its size, since there is nothing to take turns with. */
+static enum shunt_status run_kernel(struct mover *m, uint64_t first, int64_t count)
+{
+    enum shunt_status status = SHUNT_PASS;
+
+    if ((m->packer = shunt_packer_lock(m->gpu)) == NULL)
+        return status;
+    if (shunt_packer_reaches(m->gpu, m->pattern, m->base, count, first + m->bytes) &&
+        shunt_packer_prepare(m->packer, m->pattern) == SHUNT_OK) {
+        shunt_gpu_after_legacy(m->gpu, m->packer->stream);
+        status = launch(m, first, m->bytes, (CUdeviceptr)m->host);
+        if (status == SHUNT_OK)
+            status = shunt_packer_wait(m->packer, NULL);
+    }
+    shunt_packer_unlock(m->packer);
+    return status;
+}
+
+/* Of one block. */
+static enum shunt_status run_copy(struct mover *m, uint64_t first)
+{
+    shunt_gpu_after_legacy(m->gpu, m->gpu->copies);
+    enum shunt_status status = copy_block(m, m->pattern->low + (int64_t)first, 0, m->bytes);
+    enum shunt_status end = SHUNT_CUDA(cuStreamSynchronize(m->gpu->copies));
+
+    return status == SHUNT_OK ? end : status;
+}
+
+enum shunt_status shunt_pack_between(const struct shunt_pattern *pattern, const void *base, uint64_t first, uint64_t bytes,
+                                     char *packed, bool packing)
+{
+    struct mover m = { .pattern = pattern, .base = (char *)base, .host = packed, .bytes = bytes, .out = packing };
+    int64_t count = (int64_t)((first + bytes - 1) / pattern->bytes) + 1;
+    struct shunt_gpu_scope scope;
+    bool foreign;
+
+    m.gpu = shunt_gpu_of((void *)((uintptr_t)base + (uintptr_t)shunt_pattern_first(pattern)), &foreign);
+    if (m.gpu == NULL || foreign || m.gpu != shunt_gpu_of(packed, &foreign))
+        return SHUNT_PASS;
+    enum shunt_status status = shunt_gpu_enter(m.gpu, &scope);
+    if (status != SHUNT_OK)
+        return status;
+    if (shunt_pattern_is_dense(pattern, count))
+        status = run_copy(&m, first);
+    else if ((status = run_kernel(&m, first, count)) == SHUNT_PASS)
+        status = run_copies(&m, first);
+    shunt_gpu_leave(&scope);
+    return status;
 }

@@ -26,6 +26,13 @@ enum shunt_status shunt_pack_fill(const struct shunt_pattern *pattern, const voi
 enum shunt_status shunt_pack_return(const struct shunt_pattern *pattern, void *base, int64_t count, uint64_t bytes,
                                     const char *image);
 
+/*
+ * Packed bytes first ... first + bytes - 1 of the elements at `base`, from or to `packed`, which is memory of the process's own
+ * GPU. PASS: the elements lie elsewhere, and nothing has been done.
+ */
+enum shunt_status shunt_pack_between(const struct shunt_pattern *pattern, const void *base, uint64_t first, uint64_t bytes,
+                                     char *packed, bool packing);
+
 /* The pattern ends: give back what is kept for it in device memory. */
 void shunt_pack_forget(struct shunt_pattern *pattern);
 

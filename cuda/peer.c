@@ -13,6 +13,7 @@
 #include "cuda/registry.h"
 #include "cuda/shm.h"
 #include "cuda/transport.h"
+#include "cuda/tray.h"
 
 static struct {
     pthread_mutex_t lock;
@@ -431,6 +432,7 @@ void shunt_peers_close(void)
         shunt_gpu_enter(self.device.gpu, &scope) == SHUNT_OK) {
         shunt_linger_quit(&self.device);
         shunt_lanes_close();
+        shunt_trays_close();
         shunt_registry_close_all(true);
         shunt_shm_stop(true);
         for (int slot = 0; slot < SHUNT_ARENA_PROCS; slot++) {

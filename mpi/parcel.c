@@ -5,6 +5,8 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "coll/run.h"
+#include "cuda/pack.h"
+#include "cuda/tray.h"
 #include "mpi/comm.h"
 #include "mpi/delivery.h"
 #include "mpi/flatten.h"
@@ -29,22 +31,26 @@ static bool may_send(unsigned id)
     }
 }
 
-/* The bytes, if they lie in one piece and in order; NULL: they do not. */
-static char *find_bytes(const struct shunt_operand *send, uint64_t *bytes)
+/* What a call sends, in one piece. */
+struct cargo {
+    struct shunt_pattern *pattern; /* owned */
+    char *base;                    /* address of element 0 */
+    int64_t count;
+    uint64_t bytes;
+};
+
+static bool find_cargo(const struct shunt_operand *send, struct cargo *cargo)
 {
     const struct shunt_piece *piece = &send->read.first;
-    char *at = NULL;
 
     if (!send->staged || send->mixed || send->read.n != 1 || send->read.list || piece->duplicate)
-        return NULL;
-    struct shunt_pattern *pattern =
-        piece->pattern ? shunt_pattern_keep(piece->pattern) : shunt_pattern_of(piece->datatype);
-    if (pattern && pattern->bytes > 0 && shunt_pattern_is_dense(pattern, piece->count)) {
-        at = send->buffer + piece->offset + shunt_pattern_first(pattern);
-        *bytes = pattern->bytes * (uint64_t)piece->count;
-    }
-    shunt_pattern_release(pattern);
-    return at;
+        return false;
+    *cargo = (struct cargo){ .base = send->buffer + piece->offset, .count = piece->count };
+    cargo->pattern = piece->pattern ? shunt_pattern_keep(piece->pattern) : shunt_pattern_of(piece->datatype);
+    if (!cargo->pattern)
+        return false;
+    cargo->bytes = cargo->pattern->bytes * (uint64_t)piece->count;
+    return true;
 }
 
 /* By slot: has been sent a message as long as a descriptor. */
@@ -104,30 +110,70 @@ static void await_legacy(void)
         shunt_receipt_relax(&turns);
 }
 
+/* Right where it is, if the receiver can read it there. */
+static bool prepare_as_is(struct shunt_arena *arena, const struct cargo *cargo, int dest, struct shunt_sending *sending)
+{
+    char *at = cargo->base + shunt_pattern_first(cargo->pattern);
+    struct shunt_mem mem;
+
+    if (!shunt_pattern_is_dense(cargo->pattern, cargo->count))
+        return false;
+    shunt_gpu_classify(at, &mem);
+    if (mem.kind != SHUNT_MEM_DEVICE || !shunt_send_prepare(arena, at, cargo->bytes, &mem, dest, sending))
+        return false;
+    await_legacy();
+    return true;
+}
+
+/* From a tray, in order and without gaps. */
+static bool prepare_packed(struct shunt_arena *arena, const struct cargo *cargo, int dest, struct shunt_sending *sending)
+{
+    char *first = cargo->base + shunt_pattern_first(cargo->pattern);
+    struct shunt_mem mem;
+
+    shunt_gpu_classify(first, &mem);
+    if (cargo->bytes < shunt_conf->message_gaps || !shunt_pull_reaches(arena, first, &mem))
+        return false;
+    char *tray = shunt_tray_take(cargo->bytes);
+    if (!tray)
+        return false;
+    shunt_gpu_classify(tray, &mem);
+    if (!shunt_send_prepare(arena, tray, cargo->bytes, &mem, dest, sending)) {
+        shunt_tray_give(tray);
+        return false;
+    }
+    sending->tray = tray;
+    await_legacy();
+    if (shunt_pack_between(cargo->pattern, cargo->base, 0, cargo->bytes, tray, true) == SHUNT_OK)
+        return true;
+    shunt_send_undo(arena, sending);
+    return false;
+}
+
 bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send, struct shunt_parcel_sent *sent)
 {
     const struct shunt_comm *comm = may_send(call->id) ? shunt_comm_get(call->comm) : NULL;
     struct shunt_arena *arena = shunt_life_arena();
     int dest = find_dest(call, comm);
-    uint64_t bytes = 0;
-    struct shunt_mem mem;
-    char *at;
+    struct cargo cargo;
+    bool sends = false;
 
-    if (dest < 0 || !(at = find_bytes(send, &bytes)) || bytes == 0 || bytes < shunt_conf->message_size)
+    if (dest < 0 || !find_cargo(send, &cargo))
         return false;
     struct shunt_parcel_note note = {
         .comm = comm->key.word[0],
-        .bytes = bytes,
+        .bytes = cargo.bytes,
         .tag = call->id == SHUNT_CALL_Sendrecv ? call->sendtag : call->tag,
         .dest = (uint32_t)dest,
     };
-    shunt_coll_tidy(arena);
-    shunt_gpu_classify(at, &mem);
-    if (mem.kind != SHUNT_MEM_DEVICE)
+    if (cargo.bytes > 0 && cargo.bytes >= shunt_conf->message_size) {
+        shunt_coll_tidy(arena);
+        sends = prepare_as_is(arena, &cargo, dest, &sent->sending) || prepare_packed(arena, &cargo, dest, &sent->sending);
+    }
+    shunt_pattern_release(cargo.pattern);
+    if (!sends)
         return false;
-    await_legacy();
-    if (!shunt_send_expose(arena, at, &mem, &note, &sent->sending, &sent->descriptor))
-        return false;
+    shunt_send_expose(arena, &note, &sent->sending, &sent->descriptor);
     call->sendbuf = &sent->descriptor;
     call->count = SHUNT_DESCRIPTOR_BYTES;
     call->datatype = MPI_BYTE;

@@ -338,6 +338,25 @@ static char *find_device(const struct shunt_receipt *receipt)
     return shunt_pull_reaches(shunt_life_arena(), at, &mem) ? at : NULL;
 }
 
+/* Or the elements with gaps that it stands for, if it can go there by a tray. */
+static bool find_elements(const struct shunt_receipt *receipt, struct shunt_passage *passage)
+{
+    const struct shunt_operand *recv = receipt->images ? &receipt->images->recv : NULL;
+    const struct shunt_piece *piece = recv && !recv->mixed && recv->written.n == 1 ? shunt_piece_get(&recv->written, 0) : NULL;
+    struct shunt_mem mem;
+
+    *passage = (struct shunt_passage){ .pattern = NULL };
+    if (!piece || !piece->pattern || piece->pattern->bytes == 0 || (uint64_t)receipt->room < shunt_conf->message_gaps)
+        return false;
+    char *base = recv->buffer + piece->offset;
+    shunt_gpu_classify(base + shunt_pattern_first(piece->pattern), &mem);
+    if (!shunt_pull_reaches(shunt_life_arena(), base + shunt_pattern_first(piece->pattern), &mem))
+        return false;
+    passage->pattern = piece->pattern;
+    passage->base = base;
+    return true;
+}
+
 /* What the host has written to: in order and without gaps. */
 static char *find_written(const struct shunt_receipt *receipt)
 {
@@ -356,7 +375,7 @@ static void aim(struct shunt_receipt *receipt)
         fetch->room = 0;
 #endif
     fetch->to = find_device(receipt);
-    fetch->to_device = receipt->direct = fetch->to != NULL;
+    fetch->to_device = fetch->to || (fetch->room >= shunt_conf->message_gaps && find_elements(receipt, &fetch->passage));
     if (!fetch->to)
         fetch->to = find_written(receipt);
 }
@@ -387,6 +406,7 @@ bool shunt_receipt_advance(struct shunt_receipt *receipt)
     if (status == SHUNT_AGAIN)
         return false;
     receipt->status = status;
+    receipt->direct = receipt->fetch.to_device;
     receipt->fetched = true;
     return true;
 }
@@ -399,12 +419,13 @@ static void follow_source(const struct shunt_receipt *receipt, const MPI_Status 
     struct shunt_arena *arena = shunt_life_arena();
     const struct shunt_comm *comm = receipt->comm != MPI_COMM_NULL ? shunt_comm_find(receipt->comm) : NULL;
     int slot = comm ? shunt_comm_slot(comm, status->MPI_SOURCE) : -1;
+    struct shunt_passage passage;
 
     if (bytes < (MPI_Count)shunt_conf->message_size)
         return;
     if (!receipt->parcel) {
         shunt_spill_collect(arena);
-        if (!receipt->images || slot < 0 || !find_device(receipt))
+        if (!receipt->images || slot < 0 || !(find_device(receipt) || find_elements(receipt, &passage)))
             return;
     }
     shunt_coll_tidy(arena);

@@ -4,6 +4,8 @@
 pt2pt_sources += \
 	%reldir%/descriptor.c \
 	%reldir%/descriptor.h \
+	%reldir%/passage.c \
+	%reldir%/passage.h \
 	%reldir%/receive.c \
 	%reldir%/receive.h \
 	%reldir%/send.c \

@@ -2,8 +2,12 @@
 /* The receiver's side of parcels; receive.h. */
 #include "pt2pt/receive.h"
 
+#include <string.h>
+#include <sys/mman.h>
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "cuda/pack.h"
 #include "pt2pt/spill.h"
 
 #define HEALTH_SECONDS 0.1
@@ -58,31 +62,45 @@ static enum shunt_status end_pull(struct shunt_arena *arena, struct shunt_parcel
 static enum shunt_status continue_pull(struct shunt_arena *arena, struct shunt_parcels *theirs,
                                        struct shunt_fetch *fetch)
 {
-    enum shunt_status status = shunt_pull_end(&fetch->pulling);
+    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+    bool passes = fetch->passage.pattern != NULL;
+    enum shunt_status status = passes ? shunt_passage_end(&fetch->passage) : shunt_pull_end(&fetch->pulling);
 
     if (status == SHUNT_AGAIN)
         return status;
     fetch->busy = false;
     atomic_fetch_sub_explicit(&busy, 1, memory_order_relaxed);
-    if (fetch->pulling.unlaunched)
-        atomic_fetch_add_explicit(&shunt_arena_parcels(arena, shunt_arena_self(arena))->unlaunched, 1,
-                                  memory_order_relaxed);
+    if (passes)
+        atomic_fetch_add_explicit(&mine->unpacked, 1, memory_order_relaxed);
+    else if (fetch->pulling.unlaunched)
+        atomic_fetch_add_explicit(&mine->unlaunched, 1, memory_order_relaxed);
     return end_pull(arena, theirs, fetch, status);
+}
+
+/* OK: a copy is on its way. MEMORY: to host memory instead. */
+static enum shunt_status begin_copy(struct shunt_fetch *fetch, const struct shunt_source *source)
+{
+    return fetch->passage.pattern ? shunt_passage_begin(source, bytes_of(fetch), &fetch->passage) :
+                                    shunt_pull_begin(source, fetch->to, bytes_of(fetch), &fetch->pulling);
 }
 
 /* It is exposed. */
 static enum shunt_status begin_pull(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch)
 {
     struct shunt_source source = fetch->descriptor.source; /* the descriptor is packed */
+    enum shunt_status status = SHUNT_ERR_MEMORY;
 
     if (fetch->to_device && !shunt_pull_ready(fetch->ticket))
         return SHUNT_AGAIN;
     if (!turn(theirs, fetch, SHUNT_PARCEL_EXPOSED, SHUNT_PARCEL_PULLING))
         return SHUNT_AGAIN;
     show_life(arena);
-    if (!fetch->to_device)
+    if (fetch->to_device)
+        status = begin_copy(fetch, &source);
+    if (status == SHUNT_ERR_MEMORY && (!fetch->to_device || fetch->passage.pattern)) {
+        fetch->to_device = false;
         return end_pull(arena, theirs, fetch, shunt_pull_out(&source, fetch->to, bytes_of(fetch)));
-    enum shunt_status status = shunt_pull_begin(&source, fetch->to, bytes_of(fetch), &fetch->pulling);
+    }
     if (status != SHUNT_OK)
         return end_pull(arena, theirs, fetch, status);
     fetch->busy = true;
@@ -90,12 +108,34 @@ static enum shunt_status begin_pull(struct shunt_arena *arena, struct shunt_parc
     return SHUNT_AGAIN;
 }
 
+/* From host memory to its place. */
+static enum shunt_status put(const struct shunt_fetch *fetch, const void *from)
+{
+    const struct shunt_passage *passage = &fetch->passage;
+    uint64_t bytes = bytes_of(fetch);
+
+    if (!fetch->to_device)
+        memcpy(fetch->to, from, bytes);
+    else if (!passage->pattern)
+        return shunt_stage_in(fetch->to, from, bytes);
+    else
+        return shunt_pack_in(passage->pattern, passage->base, (int64_t)((bytes - 1) / passage->pattern->bytes) + 1, bytes, from);
+    return SHUNT_OK;
+}
+
 static enum shunt_status load(struct shunt_arena *arena, struct shunt_parcels *theirs, struct shunt_fetch *fetch)
 {
     const struct shunt_descriptor *descriptor = &fetch->descriptor;
-    enum shunt_status status = shunt_spill_load(arena, (int)descriptor->source.slot, descriptor->index, fetch->to,
-                                                bytes_of(fetch), fetch->to_device);
+    enum shunt_status status = SHUNT_OK;
+    uint64_t bytes = bytes_of(fetch);
+    void *window;
 
+    if (bytes > 0)
+        status = shunt_spill_map(arena, (int)descriptor->source.slot, descriptor->index, bytes, &window);
+    if (bytes > 0 && status == SHUNT_OK) {
+        status = put(fetch, window);
+        munmap(window, bytes);
+    }
     turn(theirs, fetch, SHUNT_PARCEL_MOVED, SHUNT_PARCEL_DONE);
     return status;
 }

@@ -4,13 +4,15 @@
 #define SHUNT_PT2PT_RECEIVE_H
 
 #include "pt2pt/descriptor.h"
+#include "pt2pt/passage.h"
 
-/* Where a parcel goes: `room` bytes, in memory that shunt_pull_reaches or on the host. */
+/* Where a parcel goes: `room` bytes, in memory that shunt_pull_reaches or on the host; or to elements with gaps. */
 struct shunt_fetch {
     struct shunt_descriptor descriptor;
-    void *to;
+    void *to;       /* with a passage: host memory, for when there is no room on the way */
     uint64_t room;
-    bool to_device;
+    bool to_device; /* false afterwards, too, if it has come to that */
+    struct shunt_passage passage;
     uint64_t ticket; /* of shunt_pull_ticket, if to_device */
     bool failed;     /* zero at first, as the rest */
     bool busy;       /* the copy is on its way */

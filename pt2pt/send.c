@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/conf.h"
+#include "cuda/tray.h"
 #include "pt2pt/spill.h"
 
 #define PINNED_RATE    25e9 /* bytes per second by which staging would move them */
@@ -51,7 +52,7 @@ static int take_place(struct shunt_arena *arena, const struct shunt_parcels *min
     return found;
 }
 
-static void give_place(const struct shunt_sending *sending, int state)
+static void give_place(struct shunt_sending *sending, int state)
 {
     pthread_mutex_lock(&table.lock);
     table.place[sending->index] = state;
@@ -59,30 +60,36 @@ static void give_place(const struct shunt_sending *sending, int state)
     table.bytes[sending->index] = sending->bytes;
     table.dest[sending->index] = sending->dest;
     pthread_mutex_unlock(&table.lock);
+    shunt_tray_give(sending->tray);
+    sending->tray = NULL;
 }
 
-bool shunt_send_expose(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
-                       const struct shunt_parcel_note *note, struct shunt_sending *sending,
+bool shunt_send_prepare(struct shunt_arena *arena, const void *buffer, uint64_t bytes, const struct shunt_mem *mem, int dest,
+                        struct shunt_sending *sending)
+{
+    struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
+    int place;
+
+    *sending = (struct shunt_sending){ .dest = dest, .buffer = buffer, .bytes = bytes };
+    if (!shunt_source_of(arena, buffer, bytes, mem, dest, &sending->source) || !shunt_spill_offer(arena, dest) ||
+        (place = take_place(arena, mine, sending)) < 0)
+        return false;
+    sending->index = (uint32_t)place;
+    return true;
+}
+
+void shunt_send_expose(struct shunt_arena *arena, const struct shunt_parcel_note *note, struct shunt_sending *sending,
                        struct shunt_descriptor *descriptor)
 {
     struct shunt_parcels *mine = shunt_arena_parcels(arena, shunt_arena_self(arena));
     struct shunt_parcel_note own = *note;
-    struct shunt_source source;
-    int dest = (int)note->dest, place;
 
-    if (!shunt_source_of(arena, buffer, note->bytes, mem, dest, &source) || !shunt_spill_offer(arena, dest) ||
-        (place = take_place(arena, mine, sending)) < 0)
-        return false;
     own.order = __atomic_add_fetch(&table.order, 1, __ATOMIC_RELAXED);
-    *sending = (struct shunt_sending){
-        .index = (uint32_t)place, .dest = dest, .buffer = buffer, .bytes = note->bytes
-    };
     sending->number = shunt_parcel_expose(mine, sending->index, &own);
     *descriptor = (struct shunt_descriptor){
-        .number = sending->number, .bytes = note->bytes, .index = sending->index, .source = source
+        .number = sending->number, .bytes = sending->bytes, .index = sending->index, .source = sending->source
     };
     shunt_descriptor_seal(arena, descriptor);
-    return true;
 }
 
 void shunt_send_undo(struct shunt_arena *arena, struct shunt_sending *sending)
@@ -93,8 +100,10 @@ void shunt_send_undo(struct shunt_arena *arena, struct shunt_sending *sending)
     give_place(sending, EMPTY);
 }
 
-static bool finish(struct shunt_parcels *mine, const struct shunt_sending *sending, bool moved)
+static bool finish(struct shunt_parcels *mine, struct shunt_sending *sending, bool moved)
 {
+    if (sending->tray)
+        atomic_fetch_add_explicit(&mine->packed, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(moved ? &mine->moved : &mine->pulled, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&mine->bytes, sending->bytes, memory_order_relaxed);
     give_place(sending, moved ? MOVED : EMPTY);

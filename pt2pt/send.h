@@ -17,17 +17,19 @@ struct shunt_sending {
     uint64_t number;
     int dest; /* slot */
     const void *buffer;
+    const char *tray; /* owned: what was packed there is the buffer; NULL: it is the program's */
     uint64_t bytes;
+    struct shunt_source source;
     double since;     /* when the receiver was last seen to fetch something; 0: nobody has waited yet */
     uint64_t fetched; /* its counter then */
 };
 
-/*
- * Expose a buffer to the process in note->dest, if that is possible; the descriptor is to be sent then. What the
- * application has put on the legacy stream must have passed.
- */
-bool shunt_send_expose(struct shunt_arena *arena, const void *buffer, const struct shunt_mem *mem,
-                       const struct shunt_parcel_note *note, struct shunt_sending *sending,
+/* Can a buffer be exposed to the process in `dest`? Then it is to be, or shunt_send_undo to be called. */
+bool shunt_send_prepare(struct shunt_arena *arena, const void *buffer, uint64_t bytes, const struct shunt_mem *mem, int dest,
+                        struct shunt_sending *sending);
+
+/* Do so; the descriptor is to be sent then. What the application has put on the legacy stream must have passed. */
+void shunt_send_expose(struct shunt_arena *arena, const struct shunt_parcel_note *note, struct shunt_sending *sending,
                        struct shunt_descriptor *descriptor);
 
 /* Is the buffer the program's again? Moves it when it is time for that, so this may take as long as staging. */

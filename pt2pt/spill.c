@@ -123,25 +123,13 @@ void shunt_spill_collect(struct shunt_arena *arena)
     pthread_mutex_unlock(&spill.lock);
 }
 
-enum shunt_status shunt_spill_load(struct shunt_arena *arena, int slot, uint32_t index, void *to, uint64_t bytes,
-                                   bool to_device)
+enum shunt_status shunt_spill_map(struct shunt_arena *arena, int slot, uint32_t index, uint64_t bytes, void **window)
 {
-    enum shunt_status status = SHUNT_OK;
-
     shunt_spill_collect(arena);
-    if (bytes == 0)
-        return SHUNT_OK;
     if (spill.files[slot] == 0)
         return SHUNT_ERR_SYSTEM;
-    void *window = mmap(NULL, bytes, PROT_READ, MAP_SHARED, spill.files[slot] - 1, (off_t)index << WINDOW_BITS);
-    if (window == MAP_FAILED)
-        return SHUNT_ERR_MEMORY;
-    if (to_device)
-        status = shunt_stage_in(to, window, bytes);
-    else
-        memcpy(to, window, bytes);
-    munmap(window, bytes);
-    return status;
+    *window = mmap(NULL, bytes, PROT_READ, MAP_SHARED, spill.files[slot] - 1, (off_t)index << WINDOW_BITS);
+    return *window == MAP_FAILED ? SHUNT_ERR_MEMORY : SHUNT_OK;
 }
 
 void shunt_spill_close(void)

@@ -27,9 +27,8 @@ bool shunt_spill_open(struct shunt_parcels *mine);
 /* Take what has come, so that there is room for more. */
 void shunt_spill_collect(struct shunt_arena *arena);
 
-/* The first `bytes` of parcel `index` of the process in `slot`, which has moved them. */
-enum shunt_status shunt_spill_load(struct shunt_arena *arena, int slot, uint32_t index, void *to, uint64_t bytes,
-                                   bool to_device);
+/* The first `bytes` of parcel `index` of the process in `slot`, which has moved them, above 0; to be given back by munmap. */
+enum shunt_status shunt_spill_map(struct shunt_arena *arena, int slot, uint32_t index, uint64_t bytes, void **window);
 
 /* At Finalize. */
 void shunt_spill_close(void);

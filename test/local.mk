@@ -236,7 +236,7 @@ endif
 # Programs of the multi-process tests, ordinary MPI programs that use nothing of shunt: a name here is NAME.c, built
 # once for each MPI as test/FAMILY/NAME with what they share
 mpi_test_programs = bench_types check_init check_accesses check_across check_allreduce check_app check_bursts check_collectives check_comms \
-	check_concurrent check_ends check_errors check_files check_flights check_float16 check_huge check_leftovers \
+	check_concurrent check_ends check_errors check_files check_flights check_float16 check_huge check_layouts check_leftovers \
 	check_life check_memory check_messages check_mismatch check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_spawn check_starts check_threads check_types \
 	check_parcels check_storm check_unusual check_user check_waits check_windows

@@ -78,6 +78,34 @@ def test_no_kernel_stays(family):
     assert bursts(family, "off") == 0
 
 
+# Every size is packed, not only where that is the faster way
+LAYOUTS = {"whole": {}, "pieces": {"SHUNT_STAGE_CHUNK": "4k"}, "little room": {"SHUNT_MESSAGE_ROOM": "150k"}}
+
+
+def layouts(family, kind, settings):
+    """How many of two ranks' messages were packed, and unpacked, on the GPUs."""
+    result = mpirun(family, 2, "check_layouts", 60, MEAN["SHUNT_SIM_SEED"], kind,
+                    settings={**PARCELS, "SHUNT_MESSAGE_GAPS": "1", **settings})
+    result.checked()
+    found = re.search(r"messages: (\d+) packed for their receivers, (\d+) unpacked by them", result.err)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+@pytest.mark.parametrize("settings", LAYOUTS.values(), ids=LAYOUTS)
+def test_layouts(family, settings):
+    packed, unpacked = layouts(family, "D", settings)
+    assert packed > 20 and unpacked > 20
+
+
+def test_memory_that_no_peer_can_open():
+    packed, unpacked = layouts("openmpi", "A", {})
+    assert packed > 40 and unpacked > 20
+
+
+def test_layouts_that_are_staged(family):
+    assert layouts(family, "D", {"SHUNT_MESSAGE_GAPS": "inf"}) == (0, 0)
+
+
 def test_off(family):
     assert storm(family, 2, 50, settings={"SHUNT_MESSAGE_SIZE": "inf"}) == (0, 0)
 
