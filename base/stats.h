@@ -13,7 +13,7 @@
  *     shunt [HOST]   allreduce: 12 staged: a rank passed host memory
  *     shunt [HOST]   allreduce: 150 without a launch
  *     shunt [HOST]   allreduce: 200 by host memory between GPUs (SHM)
- *     shunt [HOST]   links: 12 proven in 4.1 ms of each process at most, the slowest copy took 0.3 of 1000 ms
+ *     shunt [HOST]   links: 12 proven in 4.1 ms of each process at most, the slowest copy took 0.3 of 10000 ms
  *     shunt [HOST]   messages: 20 fetched from the sender's buffer, 1 moved to host memory, 2097152 bytes
  *     shunt [HOST]   messages: 15 fetched without a launch
  *
