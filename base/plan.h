@@ -103,6 +103,7 @@ enum {
     SHUNT_PLAN_HOSTED = 16,   /* between some of the ranks what is sent lies in host memory */
     SHUNT_PLAN_READS = 32,    /* with ZERO_COPY: it is the peers' send buffers that are used, by who reads them */
     SHUNT_PLAN_ENGINES = 8,   /* the copy engines run it: nothing but copies, and a wait for those of others */
+    SHUNT_PLAN_MEETS = 64,    /* an exchange in which nobody does anything before all have begun */
 };
 
 struct shunt_plan {

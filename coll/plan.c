@@ -107,7 +107,7 @@ void shunt_plan_all_begin(struct shunt_plan *plan, uint8_t signal)
 
 /* ---- exchanges ---- */
 
-enum { DATA, READ }; /* signals: a chunk lies in my scratch; the chunk that I sent has been read */
+enum { DATA, READ, BEGUN }; /* signals: a chunk lies in my scratch; the chunk that I sent has been read; a rank has begun */
 
 void shunt_hop_begin(struct shunt_hop *hop)
 {
@@ -185,6 +185,8 @@ void shunt_plan_exchange(struct shunt_plan *plan, const struct shunt_hop *hop)
 {
     uint64_t to = receivers(plan, hop);
 
+    if (plan->flags & SHUNT_PLAN_MEETS)
+        shunt_plan_all_begin(plan, BEGUN);
     if (to != 0)
         send_step(plan, hop, to);
     for (uint32_t q = 0; q < plan->n; q++) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/conf.h"
 #include "base/log.h"
 #include "coll/rows.h"
 #include "coll/run.h"
@@ -228,6 +229,28 @@ static void take_wishes(const struct shunt_select *select, const struct shunt_po
     }
 }
 
+/*
+ * In place, what a rank gets takes the place of what it has sent. If some hear nothing of others they may have ended their part
+ * when one of those finds no room on its GPU, and then the operation could not be staged any more. (Of two, who gets something
+ * hears the other.) Not for nothing: it takes a signal of each to each, and there are no flags in the payload.
+ */
+static bool must_meet(const struct shunt_select *select, const struct shunt_post *const *posts, int n, bool rows)
+{
+    bool in_place = false;
+
+    for (int i = 0; i < n; i++)
+        in_place |= (posts[i]->flags & SHUNT_POST_IN_PLACE) != 0;
+    if (!in_place || n <= 2 || shunt_conf->room_ms == 0 || shunt_conf->reproducible)
+        return false;
+    if (!rows || !shunt_coll_mutual(posts[0]->coll))
+        return shunt_coll_has(posts[0]->coll, SHUNT_TRAIT_PREFIX);
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            if (from != to && !sends(select, posts, from, to, true))
+                return true;
+    return false;
+}
+
 bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
 {
     const struct shunt_select *select = context;
@@ -261,6 +284,7 @@ bool shunt_select_decide(const struct shunt_post *const *posts, int n, void *con
         verdict->reason = SHUNT_REASON_SETTING;
         return false;
     }
+    demand.meets = must_meet(select, posts, n, demand.spans);
     find_shape(select, posts, &demand, verdict);
     return true;
 }

@@ -40,6 +40,7 @@ struct shunt_demand {
     uint32_t max_blocks;
     bool hosted; /* some pairs go by host memory */
     bool rounds; /* elements that must not be added hop by hop */
+    bool meets;  /* all must have begun before anyone does anything */
     bool spans; /* blocks differ, bytes are those of the largest */
     const struct shunt_routes *routes; /* NULL: not known */
     int proto;    /* SHUNT_PROTO_* */

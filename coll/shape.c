@@ -101,7 +101,7 @@ static bool ll_shape(const struct shunt_demand *demand, const struct shunt_layou
     const uint64_t to = demand->hosted ? hosted_ll(demand->n) : asked ? UINT64_MAX : best.ll_alone;
     uint32_t lines = 0;
 
-    if (demand->proto == SHUNT_PROTO_SIMPLE)
+    if (demand->proto == SHUNT_PROTO_SIMPLE || demand->meets)
         return false;
     if (demand->spans && shunt_coll_has(demand->coll, SHUNT_TRAIT_COMBINES)) /* no such kernels */
         return false;
@@ -274,7 +274,7 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
 {
     struct shunt_demand d = *demand;
     const int oneshot = find_algo(d.coll, SHUNT_NAME_oneshot), copy = find_algo(d.coll, SHUNT_NAME_copy);
-    const uint32_t hosted = d.hosted ? SHUNT_PLAN_HOSTED : 0;
+    const uint32_t common = (d.hosted ? SHUNT_PLAN_HOSTED : 0) | (d.meets ? SHUNT_PLAN_MEETS : 0);
 
     if (d.wanted == SHUNT_ALGO_AUTO)
         d.wanted = routed_algo(&d);
@@ -292,7 +292,7 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     if (d.max_blocks > SHUNT_GRID)
         d.max_blocks = SHUNT_GRID;
     verdict->algo = (uint8_t)(any ? oneshot : d.wanted);
-    verdict->flags = (uint16_t)hosted;
+    verdict->flags = (uint16_t)common;
     if (verdict->algo == SHUNT_ALGO_REDUCE_oneshot && (d.can & SHUNT_PLAN_READS)) {
         read_shape(&d, verdict);
         return;
@@ -304,7 +304,7 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
     bool twoshot = verdict->algo == SHUNT_ALGO_ALLREDUCE_twoshot;
     if (twoshot && direct_shape(&d, layout, verdict))
         return;
-    verdict->flags = (uint16_t)(hosted | (twoshot ? d.can & SHUNT_PLAN_ZERO_COPY : 0));
+    verdict->flags = (uint16_t)(common | (twoshot ? d.can & SHUNT_PLAN_ZERO_COPY : 0));
     take_routes(&d, verdict);
     bool by_host = verdict->ways > 0 ? d.routes->hosted || shunt_algos[verdict->algo].number != SHUNT_NAME_ring : true;
     uint64_t ring_bytes = d.hosted && by_host && layout->host_ring_bytes < layout->ring_bytes ? layout->host_ring_bytes :
