@@ -305,15 +305,21 @@ enum shunt_status shunt_fetcher_hurry(struct shunt_fetcher *fetcher, struct shun
     };
     CUresult result = shunt_driver.cuStreamQuery(fetcher->stream);
 
-    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY) {
+    if (result == CUDA_SUCCESS) {
+        /*
+         * What has ended does no more: it was called back, or block 0 has passed an order on, and then that it leaves,
+         * before another block had looked (doc/model/stay.pml).
+         */
+        return shunt_fetcher_done(fetcher) ? SHUNT_AGAIN : SHUNT_PASS;
+    }
+    if (result != CUDA_ERROR_NOT_READY) {
         fetcher->ready = fetcher->stay.alive = false;
         return shunt_cuda_check(result, SHUNT_LOG_WARN, "a fetch between GPUs");
     }
-    switch (shunt_recall_look(&fetcher->recall, gpu, &words, fetcher->args.launch, shunt_seconds())) {
-    case SHUNT_RECALL_MIXED: return result == CUDA_SUCCESS ? SHUNT_PASS : SHUNT_AGAIN;
-    case SHUNT_RECALL_UNBEGUN: fetcher->stuck = true; return SHUNT_PASS;
-    default: return SHUNT_AGAIN;
-    }
+    if (shunt_recall_look(&fetcher->recall, gpu, &words, fetcher->args.launch, shunt_seconds()) != SHUNT_RECALL_UNBEGUN)
+        return SHUNT_AGAIN;
+    fetcher->stuck = true;
+    return SHUNT_PASS;
 }
 
 /* What some block may have fetched already is fetched again. */
@@ -321,7 +327,9 @@ enum shunt_status shunt_fetcher_copy(struct shunt_fetcher *fetcher, CUstream str
 {
     enum shunt_status status = SHUNT_OK;
 
-    shunt_info("message", "no room on the GPU for a kernel that fetches: %u pieces by copy engine", fetcher->n);
+    shunt_info("message", fetcher->stuck ? "no room on the GPU for a kernel that fetches: %u pieces by copy engine" :
+                                           "a kernel that fetches has left something undone: %u pieces by copy engine",
+               fetcher->n);
     for (unsigned i = 0; i < fetcher->n && status == SHUNT_OK; i++) {
         const struct shunt_fetch_piece *piece = &fetcher->args.pieces[i];
         status = SHUNT_CUDA(

@@ -69,12 +69,12 @@ bool shunt_fetcher_done(struct shunt_fetcher *fetcher);
 bool shunt_fetcher_due(struct shunt_fetcher *fetcher);
 
 /*
- * It is. AGAIN: it runs, or time is not up; PASS: it was called back, and touches nothing any more: its pieces are to be
- * copied otherwise; or an error, after which it does not touch anything any more either.
+ * It is. AGAIN: it runs, or is there after all; PASS: it was called back, or has ended with something undone, and touches
+ * nothing any more: its pieces are to be copied otherwise; or an error, after which it touches nothing any more either.
  */
 enum shunt_status shunt_fetcher_hurry(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu);
 
-/* Of one that was called back: put its copies on a stream instead. It has nothing under way then. */
+/* Then: put its copies on a stream instead. It has nothing under way then. */
 enum shunt_status shunt_fetcher_copy(struct shunt_fetcher *fetcher, CUstream stream);
 
 #endif

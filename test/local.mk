@@ -27,7 +27,7 @@ script_tests = \
 	%reldir%/model.sh \
 	%reldir%/settings_doc.sh
 EXTRA_DIST += $(script_tests) %reldir%/layers.awk doc/model/board.pml doc/model/consent.pml doc/model/doze.pml doc/model/linger.pml \
-	doc/model/parcel.pml doc/model/recall.pml doc/model/tickets.pml doc/model/tree.pml
+	doc/model/parcel.pml doc/model/recall.pml doc/model/stay.pml doc/model/tickets.pml doc/model/tree.pml
 TESTS += $(script_tests)
 
 # Machines as text, for tests and for shunt-topo --from
@@ -124,11 +124,15 @@ check_PROGRAMS += %reldir%/unit/memory
 %canon_reldir%_unit_memory_SOURCES = %reldir%/unit/memory.c cuda/memory.c
 %canon_reldir%_unit_memory_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_memory_LDADD = $(CMOCKA_LIBS)
-# Orders to a kernel that stays, and to one that lingers; the kernels are the tests'
+# Orders to a kernel that stays, and to one that lingers, and what such a kernel has not done; the kernels are the tests'
 check_PROGRAMS += %reldir%/unit/stay
 %canon_reldir%_unit_stay_SOURCES = %reldir%/unit/stay.c %reldir%/unit/fake_stream.h cuda/stay.c
 %canon_reldir%_unit_stay_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_stay_LDADD = $(CMOCKA_LIBS)
+check_PROGRAMS += %reldir%/unit/fetcher
+%canon_reldir%_unit_fetcher_SOURCES = %reldir%/unit/fetcher.c cuda/fetcher.c cuda/stay.c
+%canon_reldir%_unit_fetcher_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_fetcher_LDADD = libbase.la $(CMOCKA_LIBS)
 check_PROGRAMS += %reldir%/unit/linger
 %canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c %reldir%/unit/fake_stream.h cuda/linger.c
 %canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)

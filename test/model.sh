@@ -75,6 +75,10 @@ right linger
 for broken in NO_HOST_FENCE NO_KERNEL_FENCE NO_SECOND_LOOK NO_NUMBER; do
     wrong linger $broken
 done
+right stay
+for broken in NO_HOST_FENCE NO_KERNEL_FENCE NO_SECOND_LOOK NO_NUMBER NO_OWN HEAD_ALONE UNLED UNASKED UNSAID UNREPEATED; do
+    wrong stay $broken
+done
 right doze
 for broken in LOOK_FIRST QUIET STALE; do
     wrong doze $broken
