@@ -94,8 +94,8 @@ void shunt_fetcher_open(struct shunt_fetcher *fetcher, struct shunt_gpu *gpu, vo
     fetcher->args.leads = (uint64_t *)(uintptr_t)(fetcher->told + LEADS_AT);
     fetcher->args.relay = (struct shunt_fetch_word *)(uintptr_t)(fetcher->told + RELAY_AT);
     fetcher->args.done = (uint64_t *)fetcher->done;
-    fetcher->args.order = fetcher->stay.order;
-    fetcher->args.state = (uint64_t *)fetcher->stay.state;
+    fetcher->args.order = (const struct shunt_fetch_word *)fetcher->stay.orders.words;
+    fetcher->args.state = (uint64_t *)fetcher->stay.orders.state;
 }
 
 /* Is a kernel that was called back still there? */
@@ -230,7 +230,7 @@ static bool give_order(struct shunt_fetcher *fetcher, const CUdeviceptr *to, con
 {
     struct shunt_fetch_order order = { .n = 0 };
 
-    if (!fetcher->stay.alive)
+    if (!fetcher->stay.orders.alive)
         return false;
     if (is_orderly(bytes, n))
         make_order(&order, to, from, bytes, n);
@@ -244,7 +244,7 @@ static bool give_order(struct shunt_fetcher *fetcher, const CUdeviceptr *to, con
 
 unsigned shunt_fetcher_most(const struct shunt_fetcher *fetcher)
 {
-    return fetcher->stay.alive ? SHUNT_FETCH_COPIES : LONE_COPIES;
+    return fetcher->stay.orders.alive ? SHUNT_FETCH_COPIES : LONE_COPIES;
 }
 
 enum shunt_status shunt_fetcher_launch(struct shunt_fetcher *fetcher, const CUdeviceptr *to, const CUdeviceptr *from,
@@ -266,7 +266,7 @@ enum shunt_status shunt_fetcher_launch(struct shunt_fetcher *fetcher, const CUde
     status = run(fetcher);
     if (status != SHUNT_OK) {
         fetcher->n = fetcher->awaited = 0;
-        fetcher->ready = fetcher->stay.alive = false;
+        fetcher->ready = fetcher->stay.orders.alive = false;
     }
     return status;
 }
@@ -313,7 +313,7 @@ enum shunt_status shunt_fetcher_hurry(struct shunt_fetcher *fetcher, struct shun
         return shunt_fetcher_done(fetcher) ? SHUNT_AGAIN : SHUNT_PASS;
     }
     if (result != CUDA_ERROR_NOT_READY) {
-        fetcher->ready = fetcher->stay.alive = false;
+        fetcher->ready = fetcher->stay.orders.alive = false;
         return shunt_cuda_check(result, SHUNT_LOG_WARN, "a fetch between GPUs");
     }
     if (shunt_recall_look(&fetcher->recall, gpu, &words, fetcher->args.launch, shunt_seconds()) != SHUNT_RECALL_UNBEGUN)
@@ -338,6 +338,6 @@ enum shunt_status shunt_fetcher_copy(struct shunt_fetcher *fetcher, CUstream str
     if (status != SHUNT_OK)
         SHUNT_CUDA(cuStreamSynchronize(stream));
     fetcher->n = fetcher->awaited = fetcher->seen = 0;
-    fetcher->stay.alive = false;
+    fetcher->stay.orders.alive = false;
     return status;
 }

@@ -1,37 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Orders to a kernel that lingers, and whether one should; see linger.h.
- *
- * The handshake: the host writes an order, then looks at the state; a kernel that wants to leave says LEAVING, then looks
- * for an order. With a full fence between the two on both sides at least one sees the other, so no order is lost: ALIVE,
- * the kernel has it or will see it; LEAVING, it will say one of the others; GONE, it has it if it says so by the number,
- * else nobody will. (The host may have slept while the kernel did the operation and left: without the number it would be
- * done twice. doc/model/linger.pml.)
- */
+/* Orders to a kernel that lingers, and whether one should; see linger.h. */
 #include "cuda/linger.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/conf.h"
-#include "cuda/rest.h"
+#include "cuda/orders.h"
+#include "cuda/pace.h"
 
-enum { AUTO, OFF }; /* words of SHUNT_LINGER; the third is "on" */
-
-#define GAPS        8     /* pauses that are looked at */
-#define GAP_NS      4000  /* their median up to which kernels linger */
-#define WINDOW_NS   10000 /* how long one lingers: what a driver call that waits for the GPU may be held up */
-#define ORDERS      64    /* that a kernel gets at most: who waits for its end must not wait for the whole burst */
-#define LOST_LOOKS  4096  /* looks at a state that does not change, between two questions to the driver */
+#define GAP_NS    4000  /* the median of pauses between calls up to which kernels linger */
+#define WINDOW_NS 10000 /* how long one lingers: what a driver call that waits for the GPU may be held up */
 
 static struct {
-    struct shunt_order_word *order; /* pinned */
-    _Atomic uint64_t *state;        /* pinned */
-    uint32_t sequence;              /* of the last order */
-    uint32_t generation;            /* of the last kernel, 30 bits */
+    struct shunt_orders orders;
+    uint32_t sequence;   /* of the last order */
+    uint32_t generation; /* of the last kernel, 30 bits */
     /* the kernel that lingers, as far as known */
-    _Atomic bool alive;
     enum shunt_type type;
     enum shunt_op op;
     uint32_t n, me, blocks, threads;
@@ -40,132 +23,53 @@ static struct {
     char *outs[SHUNT_KRANKS];
     bool differ; /* its slices do, and are those of `spans` */
     struct shunt_spans spans;
-    uint32_t orders; /* that it has been given */
 } linger;
 
-static struct {
-    _Atomic uint64_t returned; /* when the last call returned */
-    _Atomic uint32_t gaps[GAPS];
-    _Atomic uint32_t calls;
-    struct shunt_rest rest; /* under the lock */
-} pace;
+static struct shunt_pace pace;
 
 void shunt_linger_open(void *pinned)
 {
-    linger.order = pinned;
-    linger.state = (_Atomic uint64_t *)((char *)pinned + 128); /* the GPU writes there: not the line that it reads */
-    linger.alive = false;
+    linger.orders.words = pinned;
+    linger.orders.state = (_Atomic uint64_t *)((char *)pinned + 128); /* the GPU writes there: not the line that it reads */
+    linger.orders.alive = false;
 }
-
-/* ---- whether ---- */
 
 void shunt_linger_call(void)
 {
-    uint64_t gap = shunt_nanoseconds() - atomic_load_explicit(&pace.returned, memory_order_relaxed);
-    uint32_t i = atomic_fetch_add_explicit(&pace.calls, 1, memory_order_relaxed) % GAPS;
-
-    atomic_store_explicit(&pace.gaps[i], gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX, memory_order_relaxed);
+    shunt_pace_begin(&pace);
 }
 
 void shunt_linger_return(void)
 {
-    atomic_store_explicit(&pace.returned, shunt_nanoseconds(), memory_order_relaxed);
-}
-
-static uint32_t median_gap(void)
-{
-    uint32_t gaps[GAPS];
-
-    for (int i = 0; i < GAPS; i++) {
-        uint32_t gap = atomic_load_explicit(&pace.gaps[i], memory_order_relaxed);
-        int at = i;
-        for (; at > 0 && gaps[at - 1] > gap; at--)
-            gaps[at] = gaps[at - 1];
-        gaps[at] = gap;
-    }
-    return gaps[GAPS / 2];
+    shunt_pace_end(&pace);
 }
 
 static uint32_t window_ns(void)
 {
-    if (shunt_conf->linger != AUTO)
-        return shunt_conf->linger == OFF ? 0 : WINDOW_NS;
-    if (atomic_load_explicit(&pace.calls, memory_order_relaxed) < GAPS)
-        return 0;
-    if (shunt_rest_holds(&pace.rest))
-        return 0;
-    return median_gap() <= GAP_NS ? WINDOW_NS : 0;
+    return shunt_pace_window(&pace, GAP_NS, WINDOW_NS);
 }
 
 /* ---- orders ---- */
 
 bool shunt_linger_maybe(void)
 {
-    return atomic_load_explicit(&linger.alive, memory_order_relaxed);
-}
-
-static void give_order(const struct shunt_order *order)
-{
-    uint32_t words[SHUNT_ORDER_WORDS * 3];
-
-    memcpy(words, order, sizeof words);
-    linger.sequence++;
-    for (int i = 0; i < SHUNT_ORDER_WORDS; i++) {
-        memcpy(linger.order[i].data, words + 3 * i, sizeof linger.order[i].data);
-        /* Release: who sees the number sees the word's data; one read fetches both. */
-        __atomic_store_n(&linger.order[i].sequence, linger.sequence, __ATOMIC_RELEASE);
-    }
-    /* Before the look at the state: see above. */
-    atomic_thread_fence(memory_order_seq_cst);
-}
-
-/* Has the stream nothing left to do, or nothing that it could? */
-static bool stream_ended(struct shunt_device *device)
-{
-    return shunt_driver.cuStreamQuery(device->gpu->stream) != CUDA_ERROR_NOT_READY;
-}
-
-/*
- * After an order: has the kernel taken it, or will it? `quit`: it was to leave, which is waited for. Then, and when it
- * has left by itself, it is not alive any more.
- */
-static bool order_taken(struct shunt_device *device, bool quit)
-{
-    unsigned spins = 0;
-
-    for (uint32_t looks = 1;; looks++) {
-        /*
-         * A kernel that has ended without a word, with its context or by a fault, will not say any more. Asked before
-         * the look, which then sees what one that has ended in order said last.
-         */
-        bool ended = looks % LOST_LOOKS == 0 && stream_ended(device);
-        uint64_t state = atomic_load_explicit(linger.state, memory_order_acquire);
-        if (state == SHUNT_LINGER_STATE(state >> 32, linger.generation, SHUNT_LINGER_ALIVE) && !quit && !ended)
-            return true;
-        bool gone = state == SHUNT_LINGER_STATE(state >> 32, linger.generation, SHUNT_LINGER_GONE);
-        if (gone || ended) {
-            atomic_store_explicit(&linger.alive, false, memory_order_relaxed);
-            return gone && state >> 32 == linger.sequence;
-        }
-        shunt_board_relax(&spins);
-    }
+    return atomic_load_explicit(&linger.orders.alive, memory_order_relaxed);
 }
 
 void shunt_linger_forget(void)
 {
-    atomic_store_explicit(&linger.alive, false, memory_order_relaxed);
+    linger.orders.alive = false;
 }
 
 void shunt_linger_quit(struct shunt_device *device)
 {
-    struct shunt_order order = { .kind = SHUNT_ORDER_QUIT };
+    const struct shunt_order order = { .kind = SHUNT_ORDER_QUIT };
 
     if (!shunt_linger_maybe())
         return;
-    give_order(&order);
-    order_taken(device, true);
-    if (linger.orders < ORDERS)
-        shunt_rest_miss(&pace.rest);
+    shunt_orders_quit(&linger.orders, &order, SHUNT_ORDER_WORDS, ++linger.sequence, device->gpu->stream);
+    if (linger.orders.given < SHUNT_ORDERS_MOST)
+        shunt_pace_miss(&pace);
 }
 
 /* A grid that suits: many blocks that idle cost more than a launch saves. One that goes round, or ends together, must be that of all. */
@@ -205,19 +109,17 @@ bool shunt_linger_serve(struct shunt_device *device, struct shunt_launch *launch
 {
     if (!shunt_linger_maybe())
         return false;
-    uint32_t window = linger.orders < ORDERS && suits(args, launch) ? window_ns() : 0;
+    uint32_t window = linger.orders.given < SHUNT_ORDERS_MOST && suits(args, launch) ? window_ns() : 0;
     if (window == 0) {
         shunt_linger_quit(device);
         return false;
     }
-    struct shunt_order order = { .op = args->op, .window_ns = window, .kind = SHUNT_ORDER_RUN };
-    give_order(&order);
-    linger.orders++;
-    if (!order_taken(device, false)) {
-        shunt_rest_miss(&pace.rest);
+    const struct shunt_order order = { .op = args->op, .window_ns = window, .kind = SHUNT_ORDER_RUN };
+    if (!shunt_orders_give(&linger.orders, &order, SHUNT_ORDER_WORDS, ++linger.sequence, device->gpu->stream)) {
+        shunt_pace_miss(&pace);
         return false;
     }
-    shunt_rest_hit(&pace.rest);
+    shunt_pace_hit(&pace);
     launch->grid = linger.blocks;
     launch->threads = linger.threads;
     return true;
@@ -234,21 +136,18 @@ void shunt_linger_args(const struct shunt_launch *launch, struct shunt_linger_ar
     linger.sequence++;
     linger.generation = (linger.generation + 1) & 0x3fffffff;
     *args = (struct shunt_linger_args){
-        .order = linger.order,
-        .state = (uint64_t *)linger.state,
+        .order = (const struct shunt_order_word *)linger.orders.words,
+        .state = (uint64_t *)linger.orders.state,
         .generation = linger.generation,
         .sequence = linger.sequence,
         .window_ns = may ? window_ns() : 0,
     };
-    atomic_store_explicit(linger.state, SHUNT_LINGER_STATE(linger.sequence, linger.generation, SHUNT_LINGER_ALIVE),
-                          memory_order_release);
 }
 
 void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt_ll_args *args)
 {
     if (args->linger.window_ns == 0)
         return;
-    linger.orders = 0;
     linger.type = launch->type;
     linger.op = launch->op;
     linger.n = launch->plan->n;
@@ -261,5 +160,5 @@ void shunt_linger_launched(const struct shunt_launch *launch, const struct shunt
     linger.differ = launch->plan->spans != NULL;
     if (linger.differ)
         linger.spans = *launch->plan->spans;
-    atomic_store_explicit(&linger.alive, true, memory_order_relaxed);
+    shunt_orders_launched(&linger.orders, linger.generation);
 }

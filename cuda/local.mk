@@ -35,7 +35,11 @@ cuda_sources += \
 	%reldir%/mailbox.h \
 	%reldir%/memory.c \
 	%reldir%/nvlink.c \
+	%reldir%/orders.c \
+	%reldir%/orders.h \
 	%reldir%/outline.c \
+	%reldir%/pace.c \
+	%reldir%/pace.h \
 	%reldir%/pack.c \
 	%reldir%/pack.h \
 	%reldir%/pack_args.h \
@@ -55,7 +59,6 @@ cuda_sources += \
 	%reldir%/recall.c \
 	%reldir%/recall.h \
 	%reldir%/registry.c \
-	%reldir%/rest.h \
 	%reldir%/room.c \
 	%reldir%/registry.h \
 	%reldir%/same.c \

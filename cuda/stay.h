@@ -9,30 +9,20 @@
 #ifndef SHUNT_CUDA_STAY_H
 #define SHUNT_CUDA_STAY_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda/driver.h"
 #include "cuda/fetch_args.h"
-#include "cuda/rest.h"
+#include "cuda/orders.h"
+#include "cuda/pace.h"
 
 /* 64-bit words of pinned memory for it, a multiple of a line: the order, which the GPU reads, and the state, which it writes. */
 #define SHUNT_STAY_WORDS (8 * ((SHUNT_FETCH_WORDS * sizeof(struct shunt_fetch_word) + 63) / 64 + 1))
 
-/* Pauses between fetches that are looked at. */
-#define SHUNT_STAY_GAPS 8
-
 struct shunt_stay {
-    struct shunt_fetch_word *order; /* pinned */
-    _Atomic uint64_t *state;        /* pinned */
-    bool alive;      /* as far as is known */
-    uint64_t launch; /* the number of that kernel */
-    unsigned orders; /* that it has been given */
-    uint64_t ended;  /* nanoseconds: when a fetch was last seen to have ended */
-    uint32_t gaps[SHUNT_STAY_GAPS];
-    unsigned fetches;
-    struct shunt_rest rest;
+    struct shunt_orders orders;
+    struct shunt_pace pace;
+    uint64_t launch; /* the number of the kernel that stays */
 };
 
 /* pinned: SHUNT_STAY_WORDS, zero, at the beginning of a line. */

@@ -63,7 +63,7 @@ static struct shunt_fetcher ordered(void)
         .awaited = 2,
         .number = ORDER,
         .ordered = true,
-        .stay.alive = true,
+        .stay.orders.alive = true,
     };
 
     shunt_driver.cuStreamQuery = query_stream;
@@ -88,7 +88,7 @@ static void kernel_that_runs(void **state)
     (void)state;
     meanwhile = NULL;
     assert_int_equal(shunt_fetcher_hurry(&fetcher, NULL), SHUNT_AGAIN);
-    assert_true(fetcher.stay.alive);
+    assert_true(fetcher.stay.orders.alive);
 }
 
 static void kernel_that_ends_with_all_done(void **state)

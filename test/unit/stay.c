@@ -44,9 +44,10 @@ static bool read_order(uint32_t sequence, struct shunt_fetch_order *order)
     unsigned words = 3;
 
     for (unsigned i = 0; i < words; i++) {
-        if (__atomic_load_n(&stay.order[i].sequence, __ATOMIC_ACQUIRE) != sequence)
+        const uint32_t *word = stay.orders.words + 4 * i;
+        if (__atomic_load_n(&word[3], __ATOMIC_ACQUIRE) != sequence)
             return false;
-        memcpy((char *)order + 12 * i, stay.order[i].data, 12);
+        memcpy((char *)order + 12 * i, word, 12);
         if (i == 0 && order->n > 1)
             words = 1 + 2 * order->n;
     }
@@ -61,7 +62,7 @@ static void dawdle(unsigned *seed)
 
 static void say(uint64_t generation, uint32_t taken, uint32_t word)
 {
-    atomic_store_explicit(stay.state, SHUNT_STAY_STATE(taken, generation, word), memory_order_release);
+    atomic_store_explicit(stay.orders.state, SHUNT_STAY_STATE(taken, generation, word), memory_order_release);
 }
 
 /* False: it leaves. */
@@ -86,20 +87,17 @@ static bool await(const struct launched *launched, uint32_t sequence, unsigned *
 static void *kernel(void *context)
 {
     struct launched *launched = context;
-    uint32_t sequence = (uint32_t)launched->number + 1, window = launched->window;
+    uint32_t sequence = (uint32_t)launched->number + 1;
     struct shunt_fetch_order order;
 
     do_copies(launched->copy, 1);
-    while (window != 0) {
+    while (launched->window != 0) {
         if (!await(launched, sequence, &launched->seed, &order)) {
             if (order.n == 0)
                 say(launched->number, sequence, SHUNT_STAY_GONE);
             break;
         }
         do_copies(order.copies[0].to[0], order.n);
-        window = order.window_ns;
-        if (window == 0)
-            say(launched->number, sequence, SHUNT_STAY_GONE);
         sequence++;
     }
     free(launched);
@@ -121,7 +119,7 @@ static uint32_t start(uint32_t copy, uint32_t n, unsigned seed, bool *ordered)
     for (uint32_t i = 0; i < n; i++)
         order.copies[i].to[0] = copy + i;
     shunt_stay_begin(&stay);
-    *ordered = stay.alive && shunt_stay_give(&stay, &order, ++number, NULL);
+    *ordered = stay.orders.alive && shunt_stay_give(&stay, &order, ++number, NULL);
     if (*ordered) {
         assert_true(++orders <= MOST_ORDERS);
         return n;
@@ -161,7 +159,7 @@ static int quit(void **state)
 {
     (void)state;
     shunt_stay_quit(&stay, ++number, NULL);
-    assert_false(stay.alive);
+    assert_false(stay.orders.alive);
     while (atomic_load(&running))
         sched_yield();
     return 0;
@@ -206,12 +204,12 @@ static void kernel_that_ends_meanwhile(void **state)
     for (int taken = 0; taken < 2; taken++) {
         struct shunt_fetch_order order = { .n = 1, .blocks = 1 };
         shunt_stay_launch(&stay, ++number);
-        assert_true(stay.alive);
+        assert_true(stay.orders.alive);
         say(stay.launch, (uint32_t)number, SHUNT_STAY_LEAVING);
         meanwhile = taken ? take_and_end : end_silently;
         number++;
         assert_int_equal(shunt_stay_give(&stay, &order, number, NULL), taken);
-        assert_false(stay.alive);
+        assert_false(stay.orders.alive);
         meanwhile = NULL;
     }
 }
@@ -245,7 +243,7 @@ static uint32_t window(void)
 {
     uint32_t found = shunt_stay_launch(&stay, ++number);
 
-    stay.alive = false;
+    stay.orders.alive = false;
     return found;
 }
 
@@ -285,7 +283,7 @@ static void vain_windows(void **state)
         assert_int_equal(without, rest);
         say(stay.launch, (uint32_t)number, SHUNT_STAY_GONE);
         shunt_stay_quit(&stay, ++number, NULL);
-        stay.rest.misses = 0;
+        stay.pace.misses = 0;
     }
 }
 
