@@ -195,11 +195,11 @@ static bool may_leave(struct shunt_arena *arena, struct shunt_work *work)
     return !engines || shunt_copies_arrived(arena, &work->launch);
 }
 
-/* All have ended their parts: have those done theirs who write here? */
-static bool all_written(struct shunt_arena *arena, const struct shunt_work *work)
+/* Has none of these ranks said that it could not do its part? */
+static bool none_failed(struct shunt_arena *arena, const struct shunt_work *work, uint64_t ranks)
 {
-    for (uint32_t q = 0; q < work->plan.n; q++) {
-        if (work->writers >> q & 1 && shunt_peer_failed(arena, work->launch.slots[q], work->launch.ticket))
+    for (int q = 0; q < shunt_board_size(work->round.board); q++) {
+        if (ranks >> q & 1 && shunt_peer_failed(arena, work->launch.slots[q], work->launch.ticket))
             return false;
     }
     return true;
@@ -212,7 +212,7 @@ static bool all_written(struct shunt_arena *arena, const struct shunt_work *work
 static void leave_or_wait(struct shunt_arena *arena, struct shunt_work *work)
 {
     if (may_leave(arena, work))
-        finish(arena, work, SHUNT_DONE_OK, all_written(arena, work) ? SHUNT_OK : SHUNT_ERR_DEAD);
+        finish(arena, work, SHUNT_DONE_OK, none_failed(arena, work, work->writers) ? SHUNT_OK : SHUNT_ERR_DEAD);
     else if (work->writers == 0 && shunt_launch_repeatable(&work->launch))
         work->yielded = shunt_round_recalled(&work->round);
     else
@@ -340,13 +340,11 @@ void shunt_drive_release(void)
 /* Will every member's kernel still do its part? */
 static bool all_well(struct shunt_arena *arena, const struct shunt_work *work)
 {
-    const int *slots = work->launch.slots;
-
     for (int q = 0; q < shunt_board_size(work->round.board); q++) {
-        if (!shunt_arena_alive(arena, slots[q]) || shunt_peer_failed(arena, slots[q], work->launch.ticket))
+        if (!shunt_arena_alive(arena, work->launch.slots[q]))
             return false;
     }
-    return true;
+    return none_failed(arena, work, ~(uint64_t)0);
 }
 
 /*

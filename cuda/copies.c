@@ -40,8 +40,7 @@ static char *address_of(const struct shunt_launch *launch, struct shunt_ref ref)
         return (char *)launch->in + offset;
     if (ref.rank == plan->me)
         return (char *)launch->out + offset;
-    const struct shunt_place *recv = &launch->posts[ref.rank]->recv;
-    return shunt_peer_block(launch->slots[ref.rank], recv->reg) + recv->offset + offset;
+    return shunt_peer_buffer(launch->slots[ref.rank], &launch->posts[ref.rank]->recv) + offset;
 }
 
 /* One of the plan's copies. That which stays here goes beside those to the peers, and in place there is none. */

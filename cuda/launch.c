@@ -205,12 +205,6 @@ static unsigned ll_threads(const struct shunt_ll_op *op, bool direct)
     return units < SHUNT_LL_THREADS ? ((unsigned)units + 31) / 32 * 32 : SHUNT_LL_THREADS;
 }
 
-/* NULL: it has not been asked for, or is not there. */
-static char *opened_buffer(int slot, const struct shunt_place *place)
-{
-    return place->reg != 0 ? shunt_peer_block(slot, place->reg) + place->offset : NULL;
-}
-
 static void fill_ll(struct shunt_device *device, struct shunt_launch *launch, struct shunt_ll_args *args)
 {
     const struct shunt_plan *plan = launch->plan;
@@ -230,7 +224,7 @@ static void fill_ll(struct shunt_device *device, struct shunt_launch *launch, st
         args->from[q] = shunt_peer_from(slot);
         args->channel[q] = (uint8_t)shunt_peer_channel(slot);
         if (args->exchange.direct && q != plan->me)
-            args->outs[q] = opened_buffer(slot, &launch->posts[q]->recv);
+            args->outs[q] = shunt_peer_buffer(slot, &launch->posts[q]->recv);
     }
 }
 
@@ -309,7 +303,7 @@ static void fill_ranks(struct shunt_plan_args *args, const struct shunt_launch *
         if (q == plan->me)
             args->out[q] = launch->out;
         else if (plan->flags & SHUNT_PLAN_ZERO_COPY)
-            args->out[q] = opened_buffer(slot, plan->flags & SHUNT_PLAN_READS ? &post->send : &post->recv);
+            args->out[q] = shunt_peer_buffer(slot, plan->flags & SHUNT_PLAN_READS ? &post->send : &post->recv);
     }
 }
 

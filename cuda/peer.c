@@ -296,12 +296,14 @@ bool shunt_peer_hosted(int slot)
     return self.peers[slot].hosted;
 }
 
-char *shunt_peer_block(int slot, uint32_t registration)
+char *shunt_peer_buffer(int slot, const struct shunt_place *place)
 {
-    struct shunt_block *block = &self.peers[slot].blocks[shunt_entry_of(registration)];
+    if (place->reg == 0)
+        return NULL;
+    struct shunt_block *block = &self.peers[slot].blocks[shunt_entry_of(place->reg)];
 
     shunt_block_use(block);
-    return block->address;
+    return block->address + place->offset;
 }
 
 struct shunt_peer *shunt_peer_at(int slot)

@@ -85,13 +85,14 @@ enum shunt_peer_state shunt_peer_open(struct shunt_arena *arena, int slot, enum 
 
 /*
  * The channel of an open peer; where we write to it and where it writes to us: scratch in the GPU's memory, or `hosted`, in
- * host memory; and a registered block of it, which is to be used now: only for an operation whose decision counts on it.
+ * host memory; and a buffer of its user, which is to be used now: only for an operation whose decision counts on it. NULL: it
+ * is not registered.
  */
 uint32_t shunt_peer_channel(int slot);
 char *shunt_peer_to(int slot);
 char *shunt_peer_from(int slot);
 bool shunt_peer_hosted(int slot);
-char *shunt_peer_block(int slot, uint32_t registration);
+char *shunt_peer_buffer(int slot, const struct shunt_place *place);
 
 /*
  * Decider's question: has the process in slot `user` opened registration `registration` of the one in `owner`? If not,
