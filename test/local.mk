@@ -137,6 +137,14 @@ check_PROGRAMS += %reldir%/unit/linger
 %canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c %reldir%/unit/fake_stream.h cuda/linger.c cuda/orders.c cuda/pace.c
 %canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_linger_LDADD = $(CMOCKA_LIBS)
+# What the rank that decides looks up; what becomes of operations whose members fail
+check_PROGRAMS += %reldir%/unit/decide %reldir%/unit/drive
+%canon_reldir%_unit_decide_SOURCES = %reldir%/unit/decide.c
+%canon_reldir%_unit_decide_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_decide_LDADD = libcore.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
+%canon_reldir%_unit_drive_SOURCES = %reldir%/unit/drive.c
+%canon_reldir%_unit_drive_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_drive_LDADD = libcore.la libtopo.la libbase.la $(CMOCKA_LIBS) -lm
 # Tables of what has been measured
 check_PROGRAMS += %reldir%/unit/tune
 %canon_reldir%_unit_tune_SOURCES = %reldir%/unit/tune.c
