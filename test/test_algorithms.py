@@ -44,8 +44,9 @@ def run(kind, words, asked, ranks=None, **more):
 def test_every_algorithm(kind):
     """Each asked for by a hint of a communicator of its own, all in one job."""
     names = ("oneshot", "twoshot", "ring", "tree")
-    paths = run(kind, [*SUMS, "--algorithm", ",".join(names)], {}).ran("any").stats.paths
-    assert paths["staged"] == 0 and len({paths[name] for name in names}) == 1 and paths["ring"] > 0, paths
+    result = run(kind, [*SUMS, "--algorithm", ",".join(names)], {}).ran("any")
+    paths = result.stats.paths
+    assert paths["staged"] == 0 and len({paths[name] for name in names}) == 1 and paths["ring"] > 0, str(result)
 
 
 @pytest.mark.parametrize("kind", KINDS)
