@@ -26,6 +26,8 @@ coll_sources += \
 	%reldir%/hier_plans.c \
 	%reldir%/hier_steps.c \
 	%reldir%/hier_vectors.c \
+	%reldir%/meet.c \
+	%reldir%/meet.h \
 	%reldir%/mismatch.c \
 	%reldir%/mismatch.h \
 	%reldir%/nodes.c \

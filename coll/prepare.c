@@ -2,9 +2,9 @@
 /* What an operation needs before this rank arrives; prepare.h. */
 #include "coll/prepare.h"
 
-#include "base/clock.h"
 #include "base/conf.h"
 #include "base/log.h"
+#include "coll/meet.h"
 #include "coll/rows.h"
 #include "coll/run.h"
 #include "coll/select.h"
@@ -30,97 +30,6 @@ static struct shunt_device *open_device(struct shunt_arena *arena, const struct 
     if (device != NULL && task->send != task->recv)
         device = shunt_device_open(arena, task->send, &task->send_mem, reason);
     return device;
-}
-
-/* For waits for members that neither come nor pass; *since: 0 at their start. */
-static bool out_of_patience(const struct shunt_waiter *w, double *since)
-{
-    *since = *since == 0 ? shunt_seconds() : *since;
-    return shunt_seconds() - *since > w->patience && !shunt_conf->reproducible;
-}
-
-/* One more turn of waiting for a peer to publish something; why to stop, now and then. */
-static enum shunt_reason await_peer(struct shunt_waiter *w, int slot, double *since)
-{
-    shunt_wait_a_little(w);
-    if (w->turns % 64 != 0)
-        return SHUNT_REASON_NONE;
-    return !shunt_arena_alive(w->arena, slot) ? SHUNT_REASON_PEER_VETO :
-           out_of_patience(w, since)          ? SHUNT_REASON_TIMEOUT :
-                                                SHUNT_REASON_NONE;
-}
-
-/*
- * Open every member's scratch. A member that has not published yet is late, or on host memory: the second shows in its
- * counter. So this waits for just what the decision waits for later, and like it ends after 30 s. *proven: all links are.
- */
-static enum shunt_reason open_peers(struct shunt_waiter *w, const int *slots, bool *proven)
-{
-    int n = shunt_board_size(w->board);
-    enum shunt_reason reason = SHUNT_REASON_NONE;
-    double since = 0;
-
-    *proven = true;
-    for (int q = 0; q < n; q++) {
-        enum shunt_peer_state state;
-        while ((state = shunt_peer_open(w->arena, slots[q], &reason)) == SHUNT_PEER_MISSING) {
-            /* The counter before the card: who publishes does so before it passes. */
-            if (shunt_board_ahead(w->board, q)) {
-                if (shunt_peer_open(w->arena, slots[q], &reason) != SHUNT_PEER_MISSING)
-                    continue;
-                return SHUNT_REASON_PEER_ON_HOST;
-            }
-            if ((reason = await_peer(w, slots[q], &since)) != SHUNT_REASON_NONE)
-                return reason;
-        }
-        if (state == SHUNT_PEER_REFUSED)
-            return reason;
-        *proven &= state == SHUNT_PEER_OPEN;
-    }
-    return SHUNT_REASON_NONE;
-}
-
-/* One look at all: *unproven is a member whose link is not proven yet, or -1. */
-static enum shunt_reason look_at_links(struct shunt_waiter *w, const int *slots, int *unproven)
-{
-    enum shunt_reason refusal = SHUNT_REASON_NONE;
-
-    *unproven = -1;
-    for (int q = 0; q < shunt_board_size(w->board); q++) {
-        enum shunt_reason reason;
-        enum shunt_peer_state state = shunt_peer_open(w->arena, slots[q], &reason);
-        if (state == SHUNT_PEER_MET)
-            *unproven = q;
-        else if (state == SHUNT_PEER_REFUSED)
-            refusal = reason;
-    }
-    return refusal;
-}
-
-/*
- * Wait until what each member writes has been seen to arrive at the others. That is the work of both sides, so all are
- * looked at in each turn: what one waits for may be waiting for us. A member that has not met us yet is late, or on host
- * memory, as above.
- */
-static enum shunt_reason prove_links(struct shunt_waiter *w, const int *slots)
-{
-    double since = 0, begun = shunt_seconds();
-
-    for (;;) {
-        int q;
-        enum shunt_reason refusal = look_at_links(w, slots, &q);
-        if (refusal == SHUNT_REASON_NONE && q < 0)
-            shunt_info("coll", "the links of %d ranks were proven in %.1f ms", shunt_board_size(w->board),
-                       (shunt_seconds() - begun) * 1e3);
-        if (refusal != SHUNT_REASON_NONE || q < 0)
-            return refusal;
-        if (shunt_board_ahead(w->board, q)) {
-            refusal = look_at_links(w, slots, &q); /* the counter first */
-            return refusal == SHUNT_REASON_NONE && q >= 0 ? SHUNT_REASON_PEER_ON_HOST : refusal;
-        }
-        if ((refusal = await_peer(w, slots[q], &since)) != SHUNT_REASON_NONE)
-            return refusal;
-    }
 }
 
 /* Bytes of the receive buffer, from its first on. */
@@ -252,12 +161,9 @@ enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task 
                                 struct shunt_prepared *prepared)
 {
     enum shunt_reason reason = prepare_device(w->arena, w->board, task, prepared);
-    bool proven;
 
     if (reason == SHUNT_REASON_NONE)
-        reason = open_peers(w, prepared->slots, &proven);
-    if (reason == SHUNT_REASON_NONE && !proven)
-        reason = prove_links(w, prepared->slots);
+        reason = shunt_meet_wait(w, prepared->slots);
     if (reason != SHUNT_REASON_NONE)
         return reason;
     if (!later || !may_order_later(prepared))
@@ -272,28 +178,4 @@ enum shunt_reason shunt_prepare_own(struct shunt_arena *arena, const struct shun
     enum shunt_reason reason = prepare_device(arena, board, task, prepared);
 
     return reason == SHUNT_REASON_NONE ? prepare_order(prepared) : reason;
-}
-
-static bool is_met(enum shunt_peer_state state)
-{
-    return state != SHUNT_PEER_MISSING && state != SHUNT_PEER_MET;
-}
-
-enum shunt_reason shunt_prepare_meet(struct shunt_arena *arena, const struct shunt_board *board, const int *slots)
-{
-    enum shunt_reason found = SHUNT_REASON_NONE, reason = SHUNT_REASON_NONE;
-
-    for (int q = 0; q < shunt_board_size(board); q++) {
-        enum shunt_peer_state state = shunt_peer_open(arena, slots[q], &reason);
-        /* The counter before another look: who publishes does so before it passes. */
-        if (!is_met(state) && shunt_board_ahead(board, q)) {
-            if (!is_met(state = shunt_peer_open(arena, slots[q], &reason)))
-                return SHUNT_REASON_PEER_ON_HOST;
-        }
-        if (state == SHUNT_PEER_REFUSED)
-            return reason;
-        if (!is_met(state))
-            found = SHUNT_REASON_NOT_MET;
-    }
-    return found;
 }

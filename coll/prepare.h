@@ -5,9 +5,6 @@
 
 #include "coll/drive.h"
 
-/* Seconds that calls that wait have for members that neither publish nor pass: a net, as on the board. */
-#define SHUNT_PATIENCE 30
-
 struct shunt_prepared {
     struct shunt_device *device;
     enum shunt_legacy legacy;
@@ -22,13 +19,9 @@ struct shunt_prepared {
 enum shunt_reason shunt_prepare(struct shunt_waiter *w, const struct shunt_task *task, bool later,
                                 struct shunt_prepared *prepared);
 
-/*
- * The same for a call that does not wait: all but the peers, and then one look at those. NOT_MET: look again, unless a member has
- * ended, or nothing is heard of it for SHUNT_PATIENCE.
- */
+/* The same for a call that does not wait: all but the peers (meet.h). */
 enum shunt_reason shunt_prepare_own(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_task *task,
                                     struct shunt_prepared *prepared);
-enum shunt_reason shunt_prepare_meet(struct shunt_arena *arena, const struct shunt_board *board, const int *slots);
 
 /* The same without the row of a task whose blocks differ: only so that a large buffer is offered to the peers. */
 void shunt_prepare_offer(struct shunt_arena *arena, const struct shunt_board *board, const struct shunt_device *device,

@@ -9,6 +9,7 @@
  */
 #include "coll/run.h"
 
+#include "coll/meet.h"
 #include "coll/mismatch.h"
 #include "coll/plan.h"
 #include "coll/prepare.h"

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "coll/helper.h"
+#include "coll/meet.h"
 #include "coll/mismatch.h"
 #include "coll/prepare.h"
 #include "coll/rows.h"
@@ -153,7 +154,8 @@ static bool has_older(const struct shunt_start *start)
 static enum shunt_reason look_for_peers(struct shunt_start *start, double now)
 {
     const int *slots = start->prepared.slots;
-    enum shunt_reason reason = shunt_prepare_meet(start->arena, start->board, slots);
+    int missing;
+    enum shunt_reason reason = shunt_meet_look(start->arena, start->board, slots, &missing);
 
     if (reason != SHUNT_REASON_NOT_MET || now - start->looked < ALIVE_SECONDS)
         return reason;

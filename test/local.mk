@@ -137,6 +137,11 @@ check_PROGRAMS += %reldir%/unit/linger
 %canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c %reldir%/unit/fake_stream.h cuda/linger.c cuda/orders.c cuda/pace.c
 %canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_linger_LDADD = $(CMOCKA_LIBS)
+# Members that meet at different times
+check_PROGRAMS += %reldir%/unit/meet
+%canon_reldir%_unit_meet_SOURCES = %reldir%/unit/meet.c coll/meet.c
+%canon_reldir%_unit_meet_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
+%canon_reldir%_unit_meet_LDADD = libbase.la $(CMOCKA_LIBS)
 # What the rank that decides looks up; what becomes of operations whose members fail
 check_PROGRAMS += %reldir%/unit/decide %reldir%/unit/drive
 %canon_reldir%_unit_decide_SOURCES = %reldir%/unit/decide.c

@@ -107,7 +107,7 @@ def test_start_up_cost():
             break
     assert min(extra) < 300, extra
     assert re.search(r"GPU \d was set up in \d+\.\d ms", result.err), str(result)
-    assert re.search(r"the links of 8 ranks were proven in \d+\.\d ms", result.err), str(result)
+    assert re.search(r"8 ranks had met after \d+\.\d ms", result.err), str(result)
 
 
 def test_sums_that_round_once():
