@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Collectives with a count, a place or a type for each rank, and those of neighbours: check_rows [FORM] [large]
- * SEND:RECV ..., see form.h and pair.h. Rows lie in reverse order with gaps between, some are empty. Arguments that do not count on a
+ * [by=NAME,...] SEND:RECV ..., see form.h and pair.h; by: a short run for each algorithm, asked for by hints. Rows lie in reverse order with gaps between, some are empty. Arguments that do not count on a
  * rank are ones that would do harm if anybody looked at them.
  */
 #include <mpi.h>
@@ -23,6 +23,8 @@ enum call { GATHERV, SCATTERV, ALLGATHERV, ALLTOALLV, ALLTOALLW, REDUCE_SCATTER,
 static const char *const names[] = {"gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "reduce_scatter",
                                     "neighbor_allgather", "neighbor_allgatherv", "neighbor_alltoall",
                                     "neighbor_alltoallv", "neighbor_alltoallw"};
+
+static const char *by; /* the algorithm that is asked for; NULL: none */
 
 /* One side: rows of elements. `counts` and so on in each width that a function may want. */
 struct side {
@@ -76,6 +78,12 @@ static bool is_wide(const struct test *test, bool recv)
     return test->types == 1 || (test->types == 2 && recv);
 }
 
+/* Rows of both kinds in one call; those with gaps are staged, so not where algorithms are asked for. */
+static bool mixes(const struct test *test)
+{
+    return by == NULL && (test->call == ALLTOALLW || test->call == N_ALLTOALLW);
+}
+
 static void finish_side(const struct test *test, struct side *side)
 {
     bool by_bytes = test->call == ALLTOALLW || test->call == N_ALLTOALLW;
@@ -103,14 +111,14 @@ static void set_groups(struct test *test)
         int elements = test->call == ALLTOALLV || w      ? between(test, test->rank, i)
                        : test->call == SCATTERV          ? alone(test, i)
                                                          : alone(test, test->rank);
-        set_row(&test->send, i, elements, w ? (test->rank + i + test->types) % 2 : is_wide(test, false));
+        set_row(&test->send, i, elements, mixes(test) ? (test->rank + i + test->types) % 2 : is_wide(test, false));
     }
     for (int i = 0; i < test->recv.n; i++) {
         bool w = test->call == ALLTOALLW;
         int elements = test->call == ALLTOALLV || w      ? between(test, i, test->rank)
                        : test->call == SCATTERV          ? alone(test, test->rank)
                                                          : alone(test, i);
-        bool wide = w ? (test->in_place ? i + test->rank : 2 * i + test->rank) % 2 : is_wide(test, true);
+        bool wide = mixes(test) ? (test->in_place ? i + test->rank : 2 * i + test->rank) % 2 : is_wide(test, true);
         set_row(&test->recv, i, elements, wide);
     }
 }
@@ -133,7 +141,7 @@ static void set_reduction(struct test *test)
 static void set_neighbours(struct test *test)
 {
     bool same = test->call == N_ALLGATHER || test->call == N_ALLTOALL; /* rows are all alike */
-    bool gather = test->call == N_ALLGATHER || test->call == N_ALLGATHERV, w = test->call == N_ALLTOALLW;
+    bool gather = test->call == N_ALLGATHER || test->call == N_ALLGATHERV;
 
     test->sends = test->receives = true;
     test->send.n = gather ? 1 : test->n_destinations;
@@ -141,12 +149,12 @@ static void set_neighbours(struct test *test)
     for (int i = 0; i < test->send.n; i++) {
         int peer = gather ? 0 : test->destinations[i] == MPI_PROC_NULL ? test->rank : test->destinations[i];
         int elements = same ? 3 * test->scale : gather ? alone(test, test->rank) : between(test, test->rank, peer);
-        set_row(&test->send, i, elements, w ? (i + test->types) % 2 : is_wide(test, false));
+        set_row(&test->send, i, elements, mixes(test) ? (i + test->types) % 2 : is_wide(test, false));
     }
     for (int i = 0; i < test->recv.n; i++) {
         int peer = test->sources[i] == MPI_PROC_NULL ? test->rank : test->sources[i];
         int elements = same ? 3 * test->scale : gather ? alone(test, peer) : between(test, peer, test->rank);
-        set_row(&test->recv, i, elements, w ? (i + test->types + 1) % 2 : is_wide(test, true));
+        set_row(&test->recv, i, elements, mixes(test) ? (i + test->types + 1) % 2 : is_wide(test, true));
     }
 }
 
@@ -272,10 +280,26 @@ static bool fails_host(const struct test *test)
     return started_in_place && test->call == ALLTOALLW;
 }
 
+/* Hints for all calls that have the algorithm; sums have no copies. */
+static void ask_for(MPI_Comm comm, const char *algorithm)
+{
+    char key[64];
+    MPI_Info info;
+
+    MPI_Info_create(&info);
+    for (int i = 0; i < CALLS; i++) {
+        snprintf(key, sizeof key, "shunt_%s", names[i]);
+        if (i != REDUCE_SCATTER || strcmp(algorithm, "copy") != 0)
+            MPI_Info_set(info, key, algorithm);
+    }
+    MPI_Comm_set_info(comm, info);
+    MPI_Info_free(&info);
+}
+
 static void run_shapes(struct test *test)
 {
     static const int scales[] = {0, 1, SCALE};
-    int types = test->call == REDUCE_SCATTER ? 2 : 3;
+    int types = by ? 1 : test->call == REDUCE_SCATTER ? 2 : 3;
 
     for (test->types = 0; test->types < types; test->types++) {
         for (int i = 0; i < 3; i++) {
@@ -290,9 +314,9 @@ static void run_shapes(struct test *test)
 
 /* ---- communicators ---- */
 
-static void run_intra(void)
+static void run_intra(MPI_Comm comm)
 {
-    struct test test = {.comm = MPI_COMM_WORLD, .place = "the world", .rank = pair_rank, .own = pair_ranks,
+    struct test test = {.comm = comm, .place = by ? by : "the world", .rank = pair_rank, .own = pair_ranks,
                         .opposite = pair_ranks};
 
     for (test.call = 0; test.call < N_ALLGATHER; test.call++) {
@@ -333,6 +357,8 @@ static void run_neighbours(MPI_Comm comm, const char *place, const int *sources,
     struct test test = {.comm = comm, .place = place, .n_sources = n_sources, .n_destinations = n_destinations};
 
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    if (by)
+        ask_for(comm, by);
     MPI_Comm_rank(comm, &test.rank);
     MPI_Comm_size(comm, &test.own);
     memcpy(test.sources, sources, n_sources * sizeof *sources);
@@ -342,17 +368,25 @@ static void run_neighbours(MPI_Comm comm, const char *place, const int *sources,
     MPI_Comm_free(&comm);
 }
 
-/* A line with open ends, a ring across it; a star; and edges that are not the same in both directions. */
-static void run_topologies(void)
+/* A line with open ends, a ring across it: so each is its own neighbour, twice. */
+static void run_grid(void)
 {
-    int n = pair_ranks, r = pair_rank, next = (r + 1) % n, last = (r + n - 1) % n;
-    int grid[4], index[RANKS], edges[2 * RANKS], centre[RANKS];
+    int grid[4];
     MPI_Comm comm;
 
-    MPI_Cart_create(MPI_COMM_WORLD, 2, (int[]){n, 1}, (int[]){0, 1}, 0, &comm);
+    MPI_Cart_create(MPI_COMM_WORLD, 2, (int[]){pair_ranks, 1}, (int[]){0, 1}, 0, &comm);
     MPI_Cart_shift(comm, 0, 1, &grid[0], &grid[1]);
     MPI_Cart_shift(comm, 1, 1, &grid[2], &grid[3]);
     run_neighbours(comm, "a grid", grid, 4, grid, 4);
+}
+
+/* A star; and edges that are not the same in both directions. */
+static void run_graphs(void)
+{
+    int n = pair_ranks, r = pair_rank, next = (r + 1) % n, last = (r + n - 1) % n;
+    int index[RANKS], edges[2 * RANKS], centre[RANKS];
+    MPI_Comm comm;
+
     for (int i = 0; i < n; i++) {
         index[i] = i == 0 ? n - 1 : n - 1 + i;
         edges[i == 0 ? 0 : n - 2 + i] = 0;
@@ -432,13 +466,51 @@ static void run_absolute(void)
     }
 }
 
+static void run_everything(void)
+{
+    run_intra(MPI_COMM_WORLD);
+    run_inter();
+    run_grid();
+    run_graphs();
+    run_absolute();
+}
+
+static void run_by(void)
+{
+    MPI_Comm comm;
+
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    ask_for(comm, by);
+    run_intra(comm);
+    MPI_Comm_free(&comm);
+    run_graphs();
+}
+
+/* Takes the argument by=... out. */
+static char *take_algorithms(int *argc, char **argv)
+{
+    for (int i = 1; i < *argc; i++) {
+        if (strncmp(argv[i], "by=", 3) != 0)
+            continue;
+        char *found = argv[i] + 3;
+        memmove(&argv[i], &argv[i + 1], (size_t)(*argc - i) * sizeof *argv);
+        --*argc;
+        return found;
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
+    char *asked = take_algorithms(&argc, argv);
+
     form_start(&argc, &argv);
     pair_start(&argc, &argv, ROOM);
-    run_intra();
-    run_inter();
-    run_topologies();
-    run_absolute();
+    if (asked) {
+        for (by = strtok(asked, ","); by; by = strtok(NULL, ","))
+            run_by();
+    } else {
+        run_everything();
+    }
     return pair_finish("check_rows");
 }

@@ -258,7 +258,7 @@ mpi_test_programs = bench_types check_init check_accesses check_across check_all
 	check_spawn check_starts check_threads check_types \
 	check_parcels check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = by_driver case comms gpu pair refer sum
-process_tests = checker allreduce algorithms tune hier collectives random staged requests flights repeats types float16 memory faults levels shm topo life messages nodes machines linger \
+process_tests = checker allreduce algorithms tune hier collectives random staged requests flights repeats types float16 memory faults containers levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
 	$(addprefix $(srcdir)/%reldir%/,calls.h counted.h driver_calls.h form.h parts.h ring.h short_float.h)

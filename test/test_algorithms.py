@@ -18,6 +18,8 @@ TREES = {"SHUNT_ALLREDUCE": "tree", "SHUNT_BCAST": "tree", "SHUNT_REDUCE": "tree
 HAVE = {"ring": ("bcast", "reduce", "reduce_scatter", "reduce_scatter_block", "allgather"), "tree": ("bcast", "reduce")}
 COLLECTIVES = {"bcast", "reduce", "scan", "exscan", "reduce_scatter", "reduce_scatter_block", "gather", "scatter", "allgather",
                "alltoall"}
+VECTORS = {"gatherv", "scatterv", "allgatherv", "alltoallv", "alltoallw", "reduce_scatter", "neighbor_allgather",
+           "neighbor_allgatherv", "neighbor_alltoall", "neighbor_alltoallv", "neighbor_alltoallw"}
 # ranks, what is simulated, and what is said of it: pairs that SHUNT_P2P_LEVEL does not allow meet in host memory
 KINDS = {
     "h200x2": (2, "h200x2", {}),
@@ -59,6 +61,15 @@ def test_every_collective(kind):
     for algorithm, names in HAVE.items():
         for name in names:
             assert re.search(rf"  {name} +{algorithm} ", result.err), f"{name} {algorithm}\n{result}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_vector(kind):
+    """The same of those whose blocks differ, and of neighbours."""
+    result = run(kind, ["check_rows", "by=oneshot,copy", "D:D"], {})
+    result.checked()
+    staged, ran = by_name(result)
+    assert not staged and set(ran) == VECTORS, str(result)
 
 
 @pytest.mark.slow

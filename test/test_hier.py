@@ -174,6 +174,12 @@ def test_ranks_of_other_settings():
     check("abb", "--count", "5000", "--comm", "world", per_rank={0: {"SHUNT_NODE": ""}}).ran("hier")
 
 
+@pytest.mark.skipif(REAL_GPUS, reason="as many GPUs are simulated")
+@pytest.mark.parametrize("layout", [8 * "a" + 8 * "b", 7 * "a" + 8 * "b", "".join(8 * name for name in "abcd")])
+def test_nodes_of_eight(layout):
+    check(layout, "--count", "5000", "--type", "INT", "--place", "out", "--comm", "world", gpus=8, limit=120).ran("hier")
+
+
 @pytest.mark.parametrize("name, value", [("SHUNT_NET_SIZE", "4k"), ("SHUNT_STAGE_CHUNK", "128k"), ("SHUNT_REPRODUCIBLE", "1")])
 def test_nodes_of_other_settings(name, value):
     """What nodes do together they would choose differently: that is found out at the start, by all."""
