@@ -107,14 +107,14 @@ static void send_note(const struct shunt_consent *c, int rank, enum kind kind, u
 
     if (brief != NULL)
         note.brief = *brief;
-    shunt_net_note(c->team->world[rank], &note, sizeof note);
+    shunt_net_note(c->team->world[rank], SHUNT_NET_CONSENT, &note, sizeof note);
 }
 
 static void ask_node(const struct shunt_consent *c, int node, uint64_t sequence)
 {
     struct note note = { .kind = NOTE_ASK, .node = c->node, .asked = node, .key = c->key, .sequence = sequence };
 
-    shunt_net_note(c->team->world[c->team->first[node]], &note, sizeof note);
+    shunt_net_note(c->team->world[c->team->first[node]], SHUNT_NET_CONSENT, &note, sizeof note);
 }
 
 /* ---- what the network's thread does; under the lock ---- */
@@ -197,7 +197,7 @@ static void answer_stranger(int from, const struct note *note)
     answer.reason = SHUNT_REASON_PEER_VETO;
     answer.kind = note->kind == NOTE_HELLO ? NOTE_ECHO : note->kind == NOTE_READY ? NOTE_ABORT : NOTE_REFUSED;
     answer.node = note->kind == NOTE_ASK ? note->asked : note->node;
-    shunt_net_note(from, &answer, sizeof answer);
+    shunt_net_note(from, SHUNT_NET_CONSENT, &answer, sizeof answer);
 }
 
 static void take_note(int from, const void *bytes, size_t length)
@@ -290,7 +290,7 @@ static void greet(const struct shunt_consent *consent, const int *ranks, int n)
     for (int i = 0; i < n; i++) {
         int world = consent->team->world[ranks[i]];
         if (ranks[i] != consent->team->me && !__atomic_load_n(&all.met[world], __ATOMIC_ACQUIRE))
-            shunt_net_note(world, &hello, sizeof hello);
+            shunt_net_note(world, SHUNT_NET_CONSENT, &hello, sizeof hello);
     }
 }
 

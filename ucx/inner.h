@@ -8,7 +8,7 @@
 #include "ucx/library.h"
 #include "ucx/net.h"
 
-enum { NET_AM_NOTE = 11, NET_AM_DATA = 12 };
+enum { NET_AM_NOTE = 11, NET_AM_DATA = NET_AM_NOTE + SHUNT_NET_SUBJECTS }; /* of notes one for each subject */
 
 struct net_peer {
     ucp_ep_h ep; /* NULL: no connection yet */
@@ -33,7 +33,8 @@ struct net {
     ucp_worker_h worker;
     ucp_address_t *address;
     size_t address_bytes;
-    struct shunt_net_hooks hooks;
+    bool (*look)(void);
+    void (*hear[SHUNT_NET_SUBJECTS])(int from, const void *note, size_t bytes);
     int n, self;
     struct net_peer *peers;
     char *addresses;

@@ -112,7 +112,7 @@ static void finish_note(void *request, ucs_status_t status, void *context)
     free(way);
 }
 
-static void send_note(int peer, const void *note, size_t bytes)
+static void send_note(int peer, enum shunt_net_subject subject, const void *note, size_t bytes)
 {
     ucp_ep_h ep = net_connect(peer);
     struct note_on_its_way *way = ep != NULL ? malloc(sizeof *way) : NULL;
@@ -131,7 +131,7 @@ static void send_note(int peer, const void *note, size_t bytes)
         .user_data = way,
         .flags = UCP_AM_SEND_FLAG_EAGER,
     };
-    void *request = shunt_ucp.ucp_am_send_nbx(ep, NET_AM_NOTE, &way->header,
+    void *request = shunt_ucp.ucp_am_send_nbx(ep, NET_AM_NOTE + subject, &way->header,
                                               offsetof(struct note_header, note) + bytes, NULL, 0, &param);
     if (UCS_PTR_IS_PTR(request))
         return;
@@ -140,14 +140,27 @@ static void send_note(int peer, const void *note, size_t bytes)
     free(way);
 }
 
-void shunt_net_note(int peer, const void *note, size_t bytes)
+void shunt_net_hear(enum shunt_net_subject subject, void (*note)(int from, const void *note, size_t bytes))
+{
+    shunt_net_lock();
+    net.hear[subject] = note;
+    shunt_net_unlock();
+}
+
+static void hear_note(enum shunt_net_subject subject, int from, const void *note, size_t bytes)
+{
+    if (net.hear[subject] != NULL)
+        net.hear[subject](from, note, bytes);
+}
+
+void shunt_net_note(int peer, enum shunt_net_subject subject, const void *note, size_t bytes)
 {
     shunt_net_lock();
     if (net_runs() && bytes <= SHUNT_NET_NOTE && peer >= 0 && peer < net.n) {
         if (peer == net.self)
-            net.hooks.note(peer, note, bytes);
+            hear_note(subject, peer, note, bytes);
         else
-            send_note(peer, note, bytes);
+            send_note(peer, subject, note, bytes);
     }
     shunt_net_unlock();
 }
@@ -199,6 +212,16 @@ static struct shunt_net_part *take_expected(int from, const struct shunt_net_tag
     return NULL;
 }
 
+/* It will not come. */
+static void give_up(struct shunt_net_part *part)
+{
+    unlist_part(part);
+    if (part->drops)
+        free(part);
+    else
+        end_part(part, SHUNT_NET_FAILED);
+}
+
 static struct net_early *take_early(int from, const struct shunt_net_tag *tag)
 {
     for (struct net_early **at = &net.early, *early; (early = *at) != NULL; at = &early->next) {
@@ -244,8 +267,8 @@ static ucs_status_t take_data(void *context, const void *head, size_t head_bytes
     struct shunt_net_part *part = take_expected(header.from, &header.tag);
     if (part == NULL)
         return keep_early(&header, data, bytes, descriptor);
-    if (header.bytes != part->bytes) {
-        end_part(part, SHUNT_NET_FAILED);
+    if (part->drops || header.bytes != part->bytes) {
+        give_up(part);
         return UCS_OK;
     }
     if (descriptor) {
@@ -263,25 +286,38 @@ static ucs_status_t take_note(void *context, const void *head, size_t head_bytes
     struct note_header header = { 0 };
     const size_t least = offsetof(struct note_header, note);
 
-    (void)context, (void)data, (void)bytes, (void)param;
+    (void)data, (void)bytes, (void)param;
     memcpy(&header, head, head_bytes < sizeof header ? head_bytes : sizeof header);
     if (head_bytes >= least && header.bytes == head_bytes - least && net.peers != NULL && header.from >= 0 && header.from < net.n)
-        net.hooks.note(header.from, header.note, header.bytes);
+        hear_note((enum shunt_net_subject)(intptr_t)context, header.from, header.note, header.bytes);
     return UCS_OK;
 }
 
 ucs_status_t net_listen(void)
 {
     ucp_am_handler_param_t param = {
-        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB,
-        .id = NET_AM_NOTE,
+        .field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG,
         .cb = take_note,
     };
-    ucs_status_t status = shunt_ucp.ucp_worker_set_am_recv_handler(net.worker, &param);
+    ucs_status_t status = UCS_OK;
 
+    for (int subject = 0; subject < SHUNT_NET_SUBJECTS && status == UCS_OK; subject++) {
+        param.id = (unsigned)(NET_AM_NOTE + subject);
+        param.arg = (void *)(intptr_t)subject;
+        status = shunt_ucp.ucp_worker_set_am_recv_handler(net.worker, &param);
+    }
     param.id = NET_AM_DATA;
     param.cb = take_data;
     return status == UCS_OK ? shunt_ucp.ucp_worker_set_am_recv_handler(net.worker, &param) : status;
+}
+
+static void release_early(struct net_early *early)
+{
+    if (early->descriptor)
+        shunt_ucp.ucp_am_data_release(net.worker, early->data);
+    else
+        free(early->data);
+    free(early);
 }
 
 void shunt_net_receive(struct shunt_net_part *part, int peer, struct shunt_net_tag tag, void *buffer, size_t bytes)
@@ -295,16 +331,13 @@ void shunt_net_receive(struct shunt_net_part *part, int peer, struct shunt_net_t
         bool fits = early->bytes == bytes;
         if (early->descriptor && fits) {
             fetch(part, early->data);
+            free(early);
         } else {
-            if (early->descriptor)
-                shunt_ucp.ucp_am_data_release(net.worker, early->data);
-            else if (fits)
+            if (fits)
                 memcpy(buffer, early->data, bytes);
             end_part(part, fits ? SHUNT_NET_DONE : SHUNT_NET_FAILED);
+            release_early(early);
         }
-        if (!early->descriptor)
-            free(early->data);
-        free(early);
     } else if (!net_runs() || net_connect(peer) == NULL) { /* connected, so that its end is noticed */
         end_part(part, SHUNT_NET_FAILED);
     } else {
@@ -313,13 +346,27 @@ void shunt_net_receive(struct shunt_net_part *part, int peer, struct shunt_net_t
     shunt_net_unlock();
 }
 
+void shunt_net_drop(int peer, struct shunt_net_tag tag)
+{
+    shunt_net_lock();
+    struct net_early *early = net_runs() ? take_early(peer, &tag) : NULL;
+    if (early != NULL) {
+        release_early(early);
+    } else if (net_runs() && net_connect(peer) != NULL) {
+        struct shunt_net_part *part = calloc(1, sizeof *part);
+        if (part != NULL) {
+            *part = (struct shunt_net_part){ .tag = tag, .peer = peer, .drops = true };
+            list_part(&net.expected, part);
+        }
+    }
+    shunt_net_unlock();
+}
+
 void shunt_net_cancel(struct shunt_net_part *part)
 {
     shunt_net_lock();
-    if (part->state == SHUNT_NET_UNDER_WAY && part->request == NULL && !part->sends) {
-        unlist_part(part);
-        end_part(part, SHUNT_NET_FAILED);
-    }
+    if (part->state == SHUNT_NET_UNDER_WAY && part->request == NULL && !part->sends)
+        give_up(part);
     shunt_net_unlock();
 }
 
@@ -328,10 +375,8 @@ void net_fail_parts(int peer)
 {
     for (struct shunt_net_part *part = net.expected, *next; part != NULL; part = next) {
         next = part->next;
-        if (part->peer == peer) {
-            unlist_part(part);
-            end_part(part, SHUNT_NET_FAILED);
-        }
+        if (part->peer == peer)
+            give_up(part);
     }
     for (struct shunt_net_part *part = net.busy; part != NULL; part = part->next)
         if (part->peer == peer)
@@ -340,18 +385,11 @@ void net_fail_parts(int peer)
 
 void net_forget_messages(void)
 {
-    while (net.expected != NULL) {
-        struct shunt_net_part *part = net.expected;
-        unlist_part(part);
-        end_part(part, SHUNT_NET_FAILED);
-    }
+    while (net.expected != NULL)
+        give_up(net.expected);
     while (net.early != NULL) {
         struct net_early *early = net.early;
         net.early = early->next;
-        if (early->descriptor)
-            shunt_ucp.ucp_am_data_release(net.worker, early->data);
-        else
-            free(early->data);
-        free(early);
+        release_early(early);
     }
 }

@@ -73,7 +73,7 @@ static bool work_off(bool *soon)
     while (turns < TURNS && shunt_ucp.ucp_worker_progress(net.worker) != 0)
         turns++;
     net_look_for_ended();
-    *soon = net.hooks.look();
+    *soon = net.look();
     return turns < TURNS && shunt_ucp.ucp_worker_arm(net.worker) == UCS_OK;
 }
 
@@ -268,7 +268,8 @@ enum shunt_status shunt_net_start(const struct shunt_net_hooks *hooks)
     if (status == UCS_OK)
         status = create_worker();
     shunt_signals_restore();
-    net.hooks = *hooks;
+    net.look = hooks->look;
+    net.hear[SHUNT_NET_CONSENT] = hooks->note;
     helper.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool runs = status == UCS_OK && helper.wake >= 0 && start_thread();
     if (found && status != UCS_OK)

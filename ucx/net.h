@@ -18,9 +18,9 @@
 
 #define SHUNT_NET_NOTE 128 /* bytes of a note at most */
 
-/* What is told by the network. Both are called with the network's lock held, by any thread. */
+/* What is told by the network. All of it is called with the network's lock held, by any thread. */
 struct shunt_net_hooks {
-    void (*note)(int from, const void *note, size_t bytes);
+    void (*note)(int from, const void *note, size_t bytes); /* those about SHUNT_NET_CONSENT */
     bool (*look)(void); /* now and then; true: there is something that has to be looked at again soon */
 };
 
@@ -50,8 +50,12 @@ void shunt_net_abandon(void);
 void shunt_net_lock(void);
 void shunt_net_unlock(void);
 
+/* Notes are about different things, each of which has its hearer; what nobody hears is dropped. */
+enum shunt_net_subject { SHUNT_NET_CONSENT, SHUNT_NET_MESSAGES, SHUNT_NET_SUBJECTS };
+void shunt_net_hear(enum shunt_net_subject subject, void (*note)(int from, const void *note, size_t bytes));
+
 /* Send a note; it is copied. What cannot be delivered makes the peer lost. To itself is allowed: the hook is called at once. */
-void shunt_net_note(int peer, const void *note, size_t bytes);
+void shunt_net_note(int peer, enum shunt_net_subject subject, const void *note, size_t bytes);
 
 /* Is this peer lost? Is it a process of this machine; and one that has ended? */
 bool shunt_net_lost(int peer);
@@ -75,7 +79,7 @@ struct shunt_net_part {
     void *buffer;
     size_t bytes;
     enum shunt_net_state state;
-    bool sends;
+    bool sends, drops;
     void *request; /* UCX's */
     struct shunt_net_part *next, **link; /* in a list: what is expected, or what UCX has */
     struct {
@@ -94,6 +98,9 @@ static inline enum shunt_net_state shunt_net_state(const struct shunt_net_part *
 /* Begin. Never wait. A part that was received before may be used again. */
 void shunt_net_send(struct shunt_net_part *part, int peer, struct shunt_net_tag tag, const void *buffer, size_t bytes);
 void shunt_net_receive(struct shunt_net_part *part, int peer, struct shunt_net_tag tag, void *buffer, size_t bytes);
+
+/* Nobody wants what has come, or will come, with this tag. */
+void shunt_net_drop(int peer, struct shunt_net_tag tag);
 
 /* Of a receive that nothing has come for: FAILED at once. Without effect on others. */
 void shunt_net_cancel(struct shunt_net_part *part);

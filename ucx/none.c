@@ -26,9 +26,14 @@ void shunt_net_abandon(void) {}
 void shunt_net_lock(void) {}
 void shunt_net_unlock(void) {}
 
-void shunt_net_note(int peer, const void *note, size_t bytes)
+void shunt_net_hear(enum shunt_net_subject subject, void (*note)(int from, const void *note, size_t bytes))
 {
-    (void)peer, (void)note, (void)bytes;
+    (void)subject, (void)note;
+}
+
+void shunt_net_note(int peer, enum shunt_net_subject subject, const void *note, size_t bytes)
+{
+    (void)peer, (void)subject, (void)note, (void)bytes;
 }
 
 bool shunt_net_lost(int peer)
@@ -59,6 +64,11 @@ void shunt_net_receive(struct shunt_net_part *part, int peer, struct shunt_net_t
 {
     (void)peer, (void)tag, (void)buffer, (void)bytes;
     part->state = SHUNT_NET_FAILED;
+}
+
+void shunt_net_drop(int peer, struct shunt_net_tag tag)
+{
+    (void)peer, (void)tag;
 }
 
 void shunt_net_cancel(struct shunt_net_part *part)

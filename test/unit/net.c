@@ -110,13 +110,14 @@ static void exchange_notes(int me)
 
     snprintf(text, sizeof text, "from %d", me);
     for (int i = 0; i < PROCESSES; i++)
-        shunt_net_note(i, text, strlen(text) + 1);
+        for (int subject = 0; subject < SHUNT_NET_SUBJECTS; subject++)
+            shunt_net_note(i, subject, text, strlen(text) + 1);
     for (int i = 0; i < PROCESSES; i++) {
         double end = shunt_seconds() + 20;
         while (__atomic_load_n(&heard[i].count, __ATOMIC_ACQUIRE) == 0 && shunt_seconds() < end)
             nap();
         snprintf(text, sizeof text, "from %d", i);
-        MUST(strcmp(heard[i].text, text) == 0);
+        MUST(strcmp(heard[i].text, text) == 0 && heard[i].count == 1); /* what nobody hears is dropped */
     }
 }
 
@@ -174,6 +175,27 @@ static void refuse_data(int me)
     MUST(finish(&sent, 20) == SHUNT_NET_DONE);
 }
 
+/* What nobody wants is gone for its sender, too, whether it comes before or after that is said. */
+static void drop_data(int me)
+{
+    static char out[1 << 20];
+    const int to = (me + 1) % PROCESSES, from = (me + PROCESSES - 1) % PROCESSES;
+
+    for (int round = 0; round < 4; round++) {
+        const size_t bytes = round % 2 == 0 ? 100 : sizeof out;
+        struct shunt_net_tag tag = { { 200 + round } };
+        struct shunt_net_part sent;
+        if (round < 2)
+            shunt_net_drop(from, tag);
+        shunt_net_send(&sent, to, tag, out, bytes);
+        for (int i = 0; round >= 2 && i < 20; i++)
+            nap();
+        if (round >= 2)
+            shunt_net_drop(from, tag);
+        MUST(finish(&sent, 20) == SHUNT_NET_DONE);
+    }
+}
+
 static void run_all(int me)
 {
     begin(me);
@@ -183,6 +205,8 @@ static void run_all(int me)
     meet(me, 4);
     refuse_data(me);
     meet(me, 5);
+    drop_data(me);
+    meet(me, 6);
     shunt_net_stop();
     _exit(0);
 }
