@@ -59,6 +59,7 @@ struct shunt_parcels {
     uint64_t mailbox[4];      /* of pt2pt/; written before `decodes` */
     _Atomic uint64_t fetched; /* grows whenever this process begins or ends to fetch a parcel */
     _Atomic uint64_t pulled, moved, bytes; /* for statistics: parcels sent that were pulled, or moved; of both */
+    _Atomic uint64_t shipped, shipped_bytes; /* the same: sent to other nodes over UCX */
     _Atomic uint64_t unlaunched; /* the same: those that this process has fetched by a kernel that was there */
     _Atomic uint64_t packed, unpacked; /* the same: parcels that went by a copy at the sender, at the receiver */
     struct shunt_parcel list[SHUNT_PARCELS];

@@ -269,6 +269,7 @@ static void print_links(struct shunt_arena *arena)
 static void print_parcels(struct shunt_arena *arena)
 {
     uint64_t pulled = 0, moved = 0, bytes = 0, unlaunched = 0, packed = 0, unpacked = 0;
+    uint64_t shipped = 0, shipped_bytes = 0;
     for (int slot = 0; slot < shunt_arena_local_size(arena); slot++) {
         const struct shunt_parcels *parcels = shunt_arena_parcels(arena, slot);
         pulled += atomic_load_explicit(&parcels->pulled, memory_order_relaxed);
@@ -277,6 +278,8 @@ static void print_parcels(struct shunt_arena *arena)
         unlaunched += atomic_load_explicit(&parcels->unlaunched, memory_order_relaxed);
         packed += atomic_load_explicit(&parcels->packed, memory_order_relaxed);
         unpacked += atomic_load_explicit(&parcels->unpacked, memory_order_relaxed);
+        shipped += atomic_load_explicit(&parcels->shipped, memory_order_relaxed);
+        shipped_bytes += atomic_load_explicit(&parcels->shipped_bytes, memory_order_relaxed);
     }
     if (pulled + moved)
         shunt_log_report(true, "  messages: %llu fetched from the sender's buffer, %llu moved to host memory, %llu bytes",
@@ -286,6 +289,9 @@ static void print_parcels(struct shunt_arena *arena)
                          (unsigned long long)packed, (unsigned long long)unpacked);
     if (unlaunched)
         shunt_log_report(true, "  messages: %llu fetched without a launch", (unsigned long long)unlaunched);
+    if (shipped)
+        shunt_log_report(true, "  messages: %llu to other nodes over UCX, %llu bytes", (unsigned long long)shipped,
+                         (unsigned long long)shipped_bytes);
 }
 
 static void print_node(struct shunt_arena *arena)

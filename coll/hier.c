@@ -102,6 +102,13 @@ void shunt_hier_close(struct shunt_hier *hier)
     free(hier);
 }
 
+int shunt_hier_distant(const struct shunt_hier *hier, int rank)
+{
+    const struct shunt_team *team = &hier->team;
+
+    return rank >= 0 && rank < team->n && team->node[rank] != hier->node ? team->world[rank] : -1;
+}
+
 struct shunt_board *shunt_hier_board(const struct shunt_hier *hier)
 {
     return hier->board;

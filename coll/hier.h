@@ -21,6 +21,9 @@ enum shunt_status shunt_hier_open(struct shunt_arena *arena, struct shunt_key ke
                                   struct shunt_hier **hier_p);
 void shunt_hier_close(struct shunt_hier *hier);
 
+/* The world rank of a rank on another node; -1: it is on this one, or there is no such rank. */
+int shunt_hier_distant(const struct shunt_hier *hier, int rank);
+
 struct shunt_board *shunt_hier_board(const struct shunt_hier *hier);
 
 /* As shunt_coll_run. */

@@ -127,7 +127,18 @@ bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number)
 {
     for (struct delivery *delivery = receives; delivery; delivery = delivery->next) {
         const struct shunt_descriptor *descriptor = &delivery->receipt.fetch.descriptor;
-        if (delivery->receipt.parcel && descriptor->source.slot == (uint32_t)slot && descriptor->index == index &&
+        if (delivery->receipt.parcel && !delivery->receipt.fetch.distant && descriptor->source.slot == (uint32_t)slot &&
+            descriptor->index == index && descriptor->number == number)
+            return true;
+    }
+    return false;
+}
+
+bool shunt_deliveries_hold_distant(int peer, uint64_t number)
+{
+    for (struct delivery *delivery = receives; delivery; delivery = delivery->next) {
+        const struct shunt_descriptor *descriptor = &delivery->receipt.fetch.descriptor;
+        if (delivery->receipt.parcel && delivery->receipt.fetch.distant && descriptor->source.slot == (uint32_t)peer &&
             descriptor->number == number)
             return true;
     }
@@ -283,10 +294,12 @@ static int end_send(struct shunt_request *request, int error, const MPI_Status *
 
     if (error == MPI_SUCCESS)
         shunt_host.Test_cancelled(status, &cancelled);
-    if (!delivery->looked)
-        end_parcel(delivery, cancelled || error != MPI_SUCCESS);
+    const bool unsent = cancelled || error != MPI_SUCCESS;
+    /* What goes to another node is out of this process's hands before that is known. */
+    if (!delivery->looked || (unsent && delivery->sent.shipment))
+        end_parcel(delivery, unsent);
     delivery->looked = true;
-    return MPI_SUCCESS;
+    return delivery->sent.status == SHUNT_OK ? MPI_SUCCESS : shunt_operation_fail(request->comm);
 }
 
 /* Not before the buffer is the program's again. */
@@ -295,7 +308,7 @@ static bool send_ready(struct shunt_request *request)
     struct delivery *delivery = delivery_of(request);
 
     shunt_deliveries_advance();
-    if (!delivery->looked && shunt_send_poll(shunt_life_arena(), &delivery->sent.sending))
+    if (!delivery->looked && shunt_parcel_poll(&delivery->sent))
         delivery->looked = true;
     shunt_deliveries_drain();
     return delivery->looked;
@@ -344,6 +357,7 @@ static int begin_send(const struct shunt_call *call, struct delivery *delivery)
     delivery->request.comm = call->comm;
     delivery->request.wrapped = true;
     delivery->request.handle = handle;
+    shunt_parcel_follow(&delivery->sent);
     *call->requests = handle;
     return shunt_request_track(&delivery->request);
 }

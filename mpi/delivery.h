@@ -32,5 +32,6 @@ void shunt_deliveries_drain(void);
 /* Only look what has come. Has one of them this descriptor, and has not fetched its parcel? */
 void shunt_deliveries_look(void);
 bool shunt_deliveries_hold(int slot, uint32_t index, uint64_t number);
+bool shunt_deliveries_hold_distant(int peer, uint64_t number);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "coll/nodes.h"
 #include "mpi/call.h"
+#include "pt2pt/distant.h"
 
 /*
  * Without an arena this rank's own settings are all there is. With one it takes part if any rank of its machine wants it, with or without a
@@ -53,6 +54,15 @@ static char *gather_addresses(const struct shunt_node_record *records, const voi
     return all;
 }
 
+/* The token of descriptors for other nodes is made from a number that only ranks of the job know, and is no arena's own. */
+static void start_distant(const struct shunt_node_record *own, int rank, int size, const struct shunt_node_record *records)
+{
+    const uint64_t token[2] = { records[0].node[0] * UINT64_C(0x9e3779b97f4a7c15) + 1, ~records[0].node[1] };
+
+    if (own->address_bytes > 0)
+        shunt_distant_start(size, rank, token);
+}
+
 void shunt_exchange(const struct shunt_arena *arena, int rank, int size)
 {
     struct shunt_node_record own, *records;
@@ -66,8 +76,10 @@ void shunt_exchange(const struct shunt_arena *arena, int rank, int size)
     records = malloc((size_t)size * sizeof *records);
     if (records && shunt_host.Allgather(&own, sizeof own, MPI_BYTE, records, sizeof own, MPI_BYTE, MPI_COMM_WORLD) == MPI_SUCCESS) {
         char *all = gather_addresses(records, address, rank, size);
-        if (all)
+        if (all) {
             shunt_nodes_accept(size, rank, records, all);
+            start_distant(&own, rank, size, records);
+        }
         free(all);
     }
     free(records);

@@ -30,6 +30,7 @@
 #include "mpi/parcel.h"
 #include "mpi/receipt.h"
 #include "mpi/request.h"
+#include "pt2pt/distant.h"
 #include "pt2pt/spill.h"
 #include "ucx/net.h"
 
@@ -235,6 +236,7 @@ void shunt_hook_final_after(const struct shunt_call *call, int rc)
     } else if (life.phase == ENDING) {
         /* Not before the host has waited for all: ranks that are not here yet may still ask what this one has not taken part in. */
         shunt_nodes_stop();
+        shunt_distant_stop();
         leave_arena();
         life.phase = OVER;
     }

@@ -67,6 +67,7 @@ mpi_sources += \
 	%reldir%/receipt.h \
 	%reldir%/patterns.c \
 	%reldir%/probe.c \
+	%reldir%/probe.h \
 	%reldir%/query.c \
 	%reldir%/query.h \
 	%reldir%/repeat.c \

@@ -210,8 +210,8 @@ int shunt_hook_move_after(const struct shunt_call *call, void *kept, int rc)
         status = return_images(call, message, rc);
         shunt_images_release(message->images);
     }
-    if (message->parcel)
-        shunt_parcel_wait(&message->sent, host);
+    if (message->parcel && !shunt_parcel_wait(&message->sent, host))
+        status = SHUNT_ERR_INVALID;
     errno = saved;
     return status == SHUNT_OK ? rc : shunt_comm_fail(find_comm(call));
 }

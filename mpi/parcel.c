@@ -73,6 +73,12 @@ static int find_dest(const struct shunt_call *call, const struct shunt_comm *com
     return atomic_load_explicit(&shunt_arena_parcels(shunt_life_arena(), slot)->decodes, memory_order_acquire) ? slot : -1;
 }
 
+/* The world rank of a receiver on another node, or -1. */
+static int find_distant(const struct shunt_call *call, const struct shunt_comm *comm)
+{
+    return shunt_life_arena() && comm && comm->hier ? shunt_hier_distant(comm->hier, call->root) : -1;
+}
+
 static bool sends_messages(unsigned id)
 {
     switch (shunt_call_family(id)) {
@@ -95,9 +101,12 @@ void shunt_parcel_notice(const struct shunt_call *call)
         !sends_messages(call->id) || shunt_host.Type_size_x(call->datatype, &size) != MPI_SUCCESS ||
         size * call->count != SHUNT_DESCRIPTOR_BYTES)
         return;
-    int slot = find_slot(call, shunt_comm_get(call->comm));
+    const struct shunt_comm *comm = shunt_comm_get(call->comm);
+    int slot = find_slot(call, comm), distant = find_distant(call, comm);
     if (slot >= 0)
         atomic_store_explicit(&likeness[slot], true, memory_order_relaxed);
+    if (distant >= 0)
+        shunt_distant_liken(distant);
 }
 
 /* What the application has begun on the legacy stream may still write the buffer. */
@@ -150,37 +159,78 @@ static bool prepare_packed(struct shunt_arena *arena, const struct cargo *cargo,
     return false;
 }
 
+/*
+ * To another node, what lies in one piece. In a call that receives, too, the data goes first: what is received may depend on it.
+ */
+static bool ship(const struct shunt_call *call, const struct cargo *cargo, const struct shunt_distant_note *note,
+                 struct shunt_parcel_sent *sent)
+{
+    char *at = cargo->base + shunt_pattern_first(cargo->pattern);
+    struct shunt_mem mem;
+
+    if (cargo->bytes < shunt_conf->net_size || !shunt_pattern_is_dense(cargo->pattern, cargo->count) ||
+        !shunt_distant_takes(note->peer))
+        return false;
+    shunt_gpu_classify(at, &mem);
+    sent->shipment = mem.kind == SHUNT_MEM_DEVICE ? shunt_distant_expose(note, &sent->descriptor) : NULL;
+    sent->buffer = at;
+    if (sent->shipment && call->id == SHUNT_CALL_Sendrecv)
+        shunt_parcel_follow(sent);
+    return sent->shipment;
+}
+
+/* To this node. */
+static bool offer(const struct cargo *cargo, const struct shunt_parcel_note *note, struct shunt_parcel_sent *sent)
+{
+    struct shunt_arena *arena = shunt_life_arena();
+    const int dest = (int)note->dest;
+
+    shunt_coll_tidy(arena);
+    if (!prepare_as_is(arena, cargo, dest, &sent->sending) && !prepare_packed(arena, cargo, dest, &sent->sending))
+        return false;
+    shunt_send_expose(arena, note, &sent->sending, &sent->descriptor);
+    return true;
+}
+
 bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send, struct shunt_parcel_sent *sent)
 {
     const struct shunt_comm *comm = may_send(call->id) ? shunt_comm_get(call->comm) : NULL;
-    struct shunt_arena *arena = shunt_life_arena();
-    int dest = find_dest(call, comm);
+    const int32_t tag = call->id == SHUNT_CALL_Sendrecv ? call->sendtag : call->tag;
+    int dest = find_dest(call, comm), distant = dest < 0 ? find_distant(call, comm) : -1;
     struct cargo cargo;
     bool sends = false;
 
-    if (dest < 0 || !find_cargo(send, &cargo))
+    if ((dest < 0 && distant < 0) || !find_cargo(send, &cargo))
         return false;
-    struct shunt_parcel_note note = {
-        .comm = comm->key.word[0],
-        .bytes = cargo.bytes,
-        .tag = call->id == SHUNT_CALL_Sendrecv ? call->sendtag : call->tag,
-        .dest = (uint32_t)dest,
-    };
+    sent->shipment = NULL;
+    sent->status = SHUNT_OK;
     if (cargo.bytes > 0 && cargo.bytes >= shunt_conf->message_size) {
-        shunt_coll_tidy(arena);
-        sends = prepare_as_is(arena, &cargo, dest, &sent->sending) || prepare_packed(arena, &cargo, dest, &sent->sending);
+        const struct shunt_parcel_note note = { comm->key.word[0], cargo.bytes, 0, tag, (uint32_t)dest };
+        const struct shunt_distant_note distant_note = { comm->key.word[0], cargo.bytes, tag, distant };
+        sends = dest >= 0 ? offer(&cargo, &note, sent) : ship(call, &cargo, &distant_note, sent);
     }
     shunt_pattern_release(cargo.pattern);
     if (!sends)
         return false;
-    shunt_send_expose(arena, &note, &sent->sending, &sent->descriptor);
     call->sendbuf = &sent->descriptor;
     call->count = SHUNT_DESCRIPTOR_BYTES;
     call->datatype = MPI_BYTE;
     return true;
 }
 
-void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc)
+void shunt_parcel_follow(struct shunt_parcel_sent *sent)
+{
+    if (sent->shipment && sent->buffer)
+        sent->status = shunt_distant_post(shunt_life_arena(), sent->shipment, sent->buffer);
+    sent->buffer = NULL;
+}
+
+bool shunt_parcel_poll(struct shunt_parcel_sent *sent)
+{
+    return sent->shipment ? !sent->buffer : shunt_send_poll(shunt_life_arena(), &sent->sending);
+}
+
+bool shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc)
 {
     struct shunt_arena *arena = shunt_life_arena();
     int class = MPI_SUCCESS;
@@ -190,16 +240,21 @@ void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc)
         shunt_host.Error_class(rc, &class);
     /* The other half of a Sendrecv may have been too long. */
     if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE) {
-        shunt_send_undo(arena, &sent->sending);
-        return;
+        if (sent->shipment)
+            shunt_distant_withdraw(sent->descriptor.number);
+        else
+            shunt_send_undo(arena, &sent->sending);
+        return true;
     }
-    while (!shunt_send_poll(arena, &sent->sending)) {
+    shunt_parcel_follow(sent);
+    while (!shunt_parcel_poll(sent)) {
         /* The receiver may be in a call like this one, and wait for what it has sent here. */
         if (turns % ADVANCE_TURNS == 0)
             shunt_deliveries_advance();
         shunt_receipt_relax(&turns);
     }
     shunt_deliveries_drain();
+    return sent->status == SHUNT_OK;
 }
 
 void shunt_parcels_finish(void)

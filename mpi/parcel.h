@@ -9,12 +9,16 @@
 #define SHUNT_MPI_PARCEL_H
 
 #include "mpi/operand.h"
+#include "pt2pt/distant.h"
 #include "pt2pt/send.h"
 
 /* What a call sends in place of its data; must stay until the host has sent it. */
 struct shunt_parcel_sent {
     struct shunt_sending sending;
     struct shunt_descriptor descriptor;
+    struct shunt_shipment *shipment; /* to another node; NULL: to this one */
+    const void *buffer;              /* of the shipment, until it is posted */
+    enum shunt_status status;        /* of that */
 };
 
 /*
@@ -29,7 +33,13 @@ bool shunt_parcel_send(struct shunt_call *call, const struct shunt_operand *send
 /* At Finalize: what is still under way is fetched, or moved, before its memory goes. */
 void shunt_parcels_finish(void);
 
-/* The host has answered `rc`; returns when the buffer is the program's again. */
-void shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc);
+/* The descriptor is on its way, as far as this rank is concerned: what goes to another node follows. */
+void shunt_parcel_follow(struct shunt_parcel_sent *sent);
+
+/* Is the buffer the program's again? */
+bool shunt_parcel_poll(struct shunt_parcel_sent *sent);
+
+/* The host has answered `rc`; returns when the buffer is the program's again. False: the message could not be sent. */
+bool shunt_parcel_wait(struct shunt_parcel_sent *sent, int rc);
 
 #endif

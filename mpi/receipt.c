@@ -15,6 +15,7 @@
 #include "mpi/life.h"
 #include "mpi/message.h"
 #include "mpi/parcel.h"
+#include "mpi/probe.h"
 #include "pt2pt/spill.h"
 
 #define POKE_TURNS    64
@@ -293,13 +294,10 @@ bool shunt_receipt_replaces(const struct shunt_call *call, const struct shunt_re
 /* A call has ended in another way than by fetching. What is on its way goes to the program's buffer, and only we see its end. */
 static void give_up(struct shunt_receipt *receipt)
 {
-    const struct shunt_descriptor *descriptor = &receipt->fetch.descriptor;
-
-    while (receipt->fetch.busy)
+    while (receipt->fetch.busy || receipt->fetch.arrival)
         shunt_receipt_advance(receipt);
     if (receipt->parcel && !receipt->fetched && shunt_life_arena())
-        shunt_parcel_discard(shunt_arena_parcels(shunt_life_arena(), (int)descriptor->source.slot), descriptor->index,
-                             descriptor->number);
+        shunt_receive_discard(shunt_life_arena(), &receipt->fetch);
     receipt->fetched = true;
 }
 
@@ -391,8 +389,10 @@ void shunt_receipt_look(struct shunt_receipt *receipt, const MPI_Status *status)
     if (receipt->room < SHUNT_DESCRIPTOR_BYTES && !receipt->widened)
         return;
     at = find_written(receipt);
-    if (at && shunt_descriptor_read(shunt_life_arena(), at, &receipt->fetch.descriptor)) {
+    if (at && shunt_receive_reads(shunt_life_arena(), at, &receipt->fetch)) {
         receipt->parcel = true;
+        if (receipt->fetch.distant && receipt->comm == MPI_COMM_NULL)
+            shunt_probe_received((int)receipt->fetch.descriptor.source.slot, receipt->fetch.descriptor.number);
         restore_head(receipt);
         aim(receipt);
     }
@@ -421,7 +421,7 @@ static void follow_source(const struct shunt_receipt *receipt, const MPI_Status 
     int slot = comm ? shunt_comm_slot(comm, status->MPI_SOURCE) : -1;
     struct shunt_passage passage;
 
-    if (bytes < (MPI_Count)shunt_conf->message_size)
+    if (bytes < (MPI_Count)shunt_conf->message_size || (receipt->parcel && receipt->fetch.distant))
         return;
     if (!receipt->parcel) {
         shunt_spill_collect(arena);

@@ -21,14 +21,27 @@ static uint64_t hash_of(const struct shunt_descriptor *descriptor)
     return hash;
 }
 
+void shunt_descriptor_close(const uint64_t token[2], struct shunt_descriptor *descriptor)
+{
+    memcpy(descriptor->token, token, sizeof descriptor->token);
+    descriptor->end = 0;
+    descriptor->hash = hash_of(descriptor);
+}
+
 void shunt_descriptor_seal(struct shunt_arena *arena, struct shunt_descriptor *descriptor)
 {
     uint64_t token[2];
 
     shunt_arena_token(arena, token);
-    memcpy(descriptor->token, token, sizeof token);
-    descriptor->end = 0;
-    descriptor->hash = hash_of(descriptor);
+    shunt_descriptor_close(token, descriptor);
+}
+
+bool shunt_descriptor_is(const uint64_t token[2], const void *at, struct shunt_descriptor *descriptor)
+{
+    if (memcmp(at, token, sizeof descriptor->token) != 0)
+        return false;
+    memcpy(descriptor, at, sizeof *descriptor);
+    return descriptor->hash == hash_of(descriptor);
 }
 
 bool shunt_descriptor_read(struct shunt_arena *arena, const void *at, struct shunt_descriptor *descriptor)
@@ -36,9 +49,6 @@ bool shunt_descriptor_read(struct shunt_arena *arena, const void *at, struct shu
     uint64_t token[2];
 
     shunt_arena_token(arena, token);
-    if (memcmp(at, token, sizeof token) != 0)
-        return false;
-    memcpy(descriptor, at, sizeof *descriptor);
-    return descriptor->hash == hash_of(descriptor) && descriptor->index < SHUNT_PARCELS &&
+    return shunt_descriptor_is(token, at, descriptor) && descriptor->index < SHUNT_PARCELS &&
            descriptor->source.slot < (uint32_t)shunt_arena_local_size(arena);
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/pack.h"
+#include "pt2pt/distant.h"
 #include "pt2pt/spill.h"
 
 #define HEALTH_SECONDS 0.1
@@ -27,7 +28,25 @@ bool shunt_receive_start(struct shunt_arena *arena)
         return false;
     /* Release: with it senders see the mailbox. */
     atomic_store_explicit(&mine->decodes, 1, memory_order_release);
+    shunt_distant_accept();
     return true;
+}
+
+bool shunt_receive_reads(struct shunt_arena *arena, const void *at, struct shunt_fetch *fetch)
+{
+    fetch->distant = false;
+    return shunt_descriptor_read(arena, at, &fetch->descriptor) ||
+           (fetch->distant = shunt_distant_read(at, &fetch->descriptor));
+}
+
+void shunt_receive_discard(struct shunt_arena *arena, const struct shunt_fetch *fetch)
+{
+    const struct shunt_descriptor *descriptor = &fetch->descriptor;
+
+    if (fetch->distant)
+        shunt_distant_discard(descriptor);
+    else
+        shunt_parcel_discard(shunt_arena_parcels(arena, (int)descriptor->source.slot), descriptor->index, descriptor->number);
 }
 
 static uint64_t bytes_of(const struct shunt_fetch *fetch)
@@ -155,6 +174,8 @@ static enum shunt_status await_sender(struct shunt_arena *arena, struct shunt_fe
 
 enum shunt_status shunt_receive_fetch(struct shunt_arena *arena, struct shunt_fetch *fetch)
 {
+    if (fetch->distant)
+        return shunt_distant_fetch(fetch);
     struct shunt_parcels *theirs = shunt_arena_parcels(arena, (int)fetch->descriptor.source.slot);
 
     /* A copy that is under way ends before anything else, even if the sender has given the message up meanwhile. */

@@ -18,7 +18,15 @@ struct shunt_fetch {
     bool busy;       /* the copy is on its way */
     struct shunt_pulling pulling;
     double looked;
+    bool distant;                  /* it comes from another node (distant.h), */
+    struct shunt_arrival *arrival; /* and has begun to; owned */
 };
+
+/* Is there a descriptor, of SHUNT_DESCRIPTOR_BYTES, from this node or another one? Into fetch->descriptor. */
+bool shunt_receive_reads(struct shunt_arena *arena, const void *at, struct shunt_fetch *fetch);
+
+/* The parcel, which has not begun to be fetched, is not wanted. */
+void shunt_receive_discard(struct shunt_arena *arena, const struct shunt_fetch *fetch);
 
 /* Say in the arena that this process takes descriptors from now on; false if it cannot. */
 bool shunt_receive_start(struct shunt_arena *arena);

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import harness
-from harness import REAL_GPUS, Block, by_name, mpirun
+from harness import MEAN, REAL_GPUS, Block, by_name, mpirun
 from test_allreduce import seed_of
 
 pytestmark = pytest.mark.skipif(harness.BUILD["ucx"] != "yes", reason="shunt was built without UCX")
@@ -158,6 +158,18 @@ def test_small_ones(layout, most):
     result.checked()
     assert result.stats.paths["hier"] == result.stats.paths["staged"] > 0, str(result)
     assert set(result.stats.reasons) == {"less between nodes than SHUNT_NET_SIZE"}, str(result)
+
+
+SHIPPED = r"messages: ([1-9]\d*) to other nodes over UCX"
+
+
+@pytest.mark.parametrize("layout", ["ab", "abb", pytest.param("abcaca", marks=pytest.mark.slow)])
+def test_storm(layout):
+    """Messages of all kinds, in pieces and in one, on this node and across: whole, in order, and with their true sizes to who probes."""
+    result = on_nodes(layout, "check_storm", 60, MEAN["SHUNT_SIM_SEED"], "probe", limit=100,
+                      settings={"SHUNT_MESSAGE_SIZE": "200", "SHUNT_STAGE_CHUNK": "64k"})
+    result.checked()
+    assert re.search(SHIPPED, result.err), str(result)
 
 
 def test_a_node_without_ucx():

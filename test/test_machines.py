@@ -11,6 +11,7 @@ import pytest
 
 import machines
 from harness import BUILD, MEAN
+from test_hier import SHIPPED
 from test_nodes import ACROSS, calls_of, check_random
 
 pytestmark = pytest.mark.skipif(not machines.permitted(), reason="needs the right to make namespaces and interfaces")
@@ -123,6 +124,15 @@ def test_allreduce_over_ucx(job, layout):
     stats = result.stats
     assert (stats.gpu, stats.paths["hier"], stats.paths["local"]) == (gpu + across, across, alone), str(result)
     assert not stats.reasons, str(result)
+
+
+@over_ucx
+@layouts([LAYOUTS[2]])
+def test_storm_over_ucx(job, layout):
+    result = job(layout, "check_storm", 60, MEAN["SHUNT_SIM_SEED"], "probe", settings={
+        **UCX, "SHUNT_MESSAGE_SIZE": "200", "SHUNT_STAGE_CHUNK": "64k"})
+    result.checked()
+    assert re.search(SHIPPED, result.err), str(result)
 
 
 # ---- by hand ----
