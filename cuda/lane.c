@@ -28,10 +28,14 @@ struct lane {
     _Atomic uint64_t *word;  /* the last that has ended, of what has been issued */
     uint64_t issued, marked; /* the last that has begun; that the last mark stands behind */
     uint64_t before;         /* the one that had begun before */
-    unsigned looks;
+    _Atomic unsigned looks;
 };
 
+/* What can be seen of a batch without the lock: nothing, that it is being filled, that it ends with its lane's word. */
+enum { UNSEEN, FILLING, BY_WORD };
+
 struct batch {
+    _Atomic int seen;
     uint32_t untold; /* copies that nobody has been told the end of */
     bool issued;
     bool unlaunched; /* a kernel did it that was there */
@@ -51,12 +55,25 @@ static struct {
     uint64_t last;                 /* that has been opened */
     uint64_t orders;
     uint64_t forgotten;            /* all up to here were of a context before */
+    _Atomic uint64_t tried; /* the engines' words when the last batch found none free; NEVER: it may go now */
     /* What the batch has that is being filled, the last. */
     CUdeviceptr to[BATCH_COPIES], from[BATCH_COPIES];
     size_t bytes[BATCH_COPIES], all_bytes;
     unsigned n, pieces; /* for a kernel, */
     bool small;         /* which can do it */
 } lanes = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+#define NEVER UINT64_MAX
+
+/* They only grow. */
+static uint64_t engines_words(void)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < ENGINES; i++)
+        sum += atomic_load_explicit(lanes.lane[i].word, memory_order_relaxed);
+    return sum;
+}
 
 static struct batch *batch_of(uint64_t number)
 {
@@ -178,6 +195,7 @@ static void issue(const struct shunt_device *device, struct lane *lane)
         lane = &lanes.lane[0];
     batch->status = lane->fetcher ? SHUNT_OK : copy_by_engine(lane);
     batch->issued = true;
+    atomic_store_explicit(&batch->seen, UNSEEN, memory_order_relaxed);
     batch->unlaunched = lane->fetcher && lane->fetcher->ordered;
     batch->lane = lane;
     lanes.n = 0;
@@ -185,8 +203,9 @@ static void issue(const struct shunt_device *device, struct lane *lane)
         return;
     lane->before = lane->issued;
     lane->issued = batch->order = ++lanes.orders;
-    if (!lane->fetcher)
-        mark(device, lane); /* if it fails now, it is tried again by who waits */
+    /* If it fails now, it is tried again by who waits. */
+    if (!lane->fetcher && mark(device, lane) == SHUNT_OK && device->stream_words)
+        atomic_store_explicit(&batch->seen, BY_WORD, memory_order_release); /* with it, lane and order are seen */
 }
 
 /* With the lock held: has a lane come so far, as far as can be seen? */
@@ -255,6 +274,8 @@ static void push(const struct shunt_device *device, bool now)
     bool deep = !lane->fetcher && lanes.all_bytes >= DEEP_BYTES && has_passed(lane, lane->before);
     if (idle || deep || now)
         issue(device, lane);
+    else if (device->stream_words)
+        atomic_store_explicit(&lanes.tried, engines_words(), memory_order_relaxed);
 }
 
 /* With the lock held: is there still room in the batch that is being filled? */
@@ -267,7 +288,7 @@ static enum shunt_status open_batch(void)
 {
     if (batch_of(lanes.last + 1)->untold > 0)
         return SHUNT_ERR_LIMIT;
-    *batch_of(++lanes.last) = (struct batch){ .issued = false };
+    *batch_of(++lanes.last) = (struct batch){ .seen = FILLING };
     lanes.all_bytes = 0;
     lanes.pieces = 0;
     lanes.small = true;
@@ -294,6 +315,7 @@ enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, 
         lanes.small &= pieces > 0;
         batch_of(lanes.last)->untold++;
         copy->batch = lanes.last;
+        atomic_store_explicit(&lanes.tried, NEVER, memory_order_relaxed); /* what is fuller may go now */
     }
     pthread_mutex_unlock(&lanes.lock);
     return status;
@@ -348,8 +370,7 @@ static enum shunt_status look(const struct shunt_device *device, uint64_t number
             return batch->status;
         if (has_passed(lane, batch->order))
             return SHUNT_OK;
-        if (lane->fetcher ? !shunt_fetcher_due(lane->fetcher) :
-                            lane->marked >= batch->order && device->stream_words && ++lane->looks % LOOKS != 0)
+        if (lane->fetcher && !shunt_fetcher_due(lane->fetcher))
             return SHUNT_AGAIN;
     }
     if (shunt_gpu_enter(device->gpu, &scope) != SHUNT_OK)
@@ -360,6 +381,21 @@ static enum shunt_status look(const struct shunt_device *device, uint64_t number
         batch->status = status;
     shunt_gpu_leave(&scope);
     return status;
+}
+
+bool shunt_lane_waits(const struct shunt_lane_copy *copy)
+{
+    struct batch *batch = batch_of(copy->batch);
+    struct lane *lane;
+
+    switch (atomic_load_explicit(&batch->seen, memory_order_acquire)) {
+    case FILLING: return engines_words() == atomic_load_explicit(&lanes.tried, memory_order_relaxed);
+    case BY_WORD:
+        lane = batch->lane;
+        return atomic_load_explicit(lane->word, memory_order_relaxed) < batch->order &&
+               (atomic_fetch_add_explicit(&lane->looks, 1, memory_order_relaxed) + 1) % LOOKS != 0;
+    default: return false;
+    }
 }
 
 enum shunt_status shunt_lane_ended(const struct shunt_device *device, struct shunt_lane_copy *copy)

@@ -29,6 +29,12 @@ struct shunt_lane_copy {
 enum shunt_status shunt_lane_begin(const struct shunt_device *device, void *to, const void *from, uint64_t bytes,
                                    struct shunt_lane_copy *copy);
 
+/*
+ * Surely not yet, by what can be seen without a lock or the driver? Who waits asks this first, since most looks are in vain, and
+ * shunt_lane_ended where the answer is false.
+ */
+bool shunt_lane_waits(const struct shunt_lane_copy *copy);
+
 /* Has it ended? OK, AGAIN or an error. */
 enum shunt_status shunt_lane_ended(const struct shunt_device *device, struct shunt_lane_copy *copy);
 

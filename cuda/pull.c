@@ -134,7 +134,7 @@ static enum shunt_status copy_out_small(const struct shunt_device *device, void 
     enum shunt_status status = piece ? shunt_lane_begin(device, piece, from, bytes, &copy) : SHUNT_PASS;
 
     if (status == SHUNT_OK)
-        while ((status = shunt_lane_ended(device, &copy)) == SHUNT_AGAIN)
+        while (shunt_lane_waits(&copy) || (status = shunt_lane_ended(device, &copy)) == SHUNT_AGAIN)
             shunt_board_relax(&spins);
     if (status == SHUNT_OK)
         memcpy(to, piece, bytes);
@@ -197,6 +197,8 @@ enum shunt_status shunt_pull_end(struct shunt_pulling *pulling)
     const struct shunt_device *device;
     enum shunt_status status = SHUNT_OK;
 
+    if (pulling->copy.batch != 0 && shunt_lane_waits(&pulling->copy))
+        return SHUNT_AGAIN;
     if (pulling->copy.batch != 0)
         status = (device = shunt_device_get()) == NULL ? SHUNT_ERR_CUDA : shunt_lane_ended(device, &pulling->copy);
     if (status == SHUNT_AGAIN)
