@@ -278,20 +278,36 @@ static void run_test(struct test *test)
         run_on(test, &send_blocks[i], &recv_blocks[i], sent, received, wanted);
 }
 
+#ifdef MPICH_NAME
+/* The library that is there, which need not be the one that this was built for: Intel MPI has MPICH's ABI. */
+static bool is_intel(void)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+
+    MPI_Get_library_version(text, &length);
+    return strncmp(text, "Intel", 5) == 0;
+}
+
 /*
  * MPICH 4.0 by itself reads from MPI_IN_PLACE at a root that is not rank 0, in its algorithm for long messages; MPICH 5.0
- * frees what it has not allocated, with such a root and elements with gaps.
+ * frees what it has not allocated, with such a root and elements with gaps. What Intel MPI leaves in the gaps is by chance.
  */
-static bool crashes_host(const struct test *test)
+static bool breaks_host(const struct test *test)
 {
-#ifdef MPICH_NAME
-    return test->call == REDUCE && test->root != 0 &&
-           ((test->in_place && test->count > 50) || (MPICH_NUMVERSION >= 50000000 && test->types && !test->inter));
+    const bool gaps = test->types && !test->inter;
+
+    return test->call == REDUCE &&
+           ((gaps && is_intel()) ||
+            (test->root != 0 && ((test->in_place && test->count > 50) || (gaps && MPICH_NUMVERSION >= 50000000))));
+}
 #else
+static bool breaks_host(const struct test *test)
+{
     (void)test;
     return false;
-#endif
 }
+#endif
 
 /* What has an algorithm of a name. */
 static const struct {
@@ -350,7 +366,7 @@ static void run_shapes(struct test *test)
         for (int i = 0; i < 4; i++) {
             test->count = test->types && counts[i] > 50 ? 50 : counts[i];
             /* Of types that differ in place only one side's counts, and it cannot be told that they do. */
-            if ((test->types < 2 || !test->in_place) && !crashes_host(test))
+            if ((test->types < 2 || !test->in_place) && !breaks_host(test))
                 run_test(test);
         }
     }
