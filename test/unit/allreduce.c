@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * Classification, staging and the steps of Allreduce: on the real host MPI with one rank, and on a GPU that is only
- * memory.
- */
+/* Classification, staging, the steps of Allreduce: on the real host MPI with one rank, and a GPU that is only memory. */
 #include "mpi/device.h"
 
 #include <setjmp.h>
