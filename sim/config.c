@@ -89,7 +89,7 @@ static int gpu_named(const char *entry, size_t length)
         return -1;
     memcpy(word, entry, length);
     word[length] = 0;
-    if (!strncmp(word, "GPU-", 4)) {
+    if (!strncmp(word, config.sliced ? "MIG-" : "GPU-", 4)) {
         for (int i = 0; i < config.gpus; i++) {
             sim_uuid_text(i, uuid);
             if (strncasecmp(uuid, word, length))
@@ -106,17 +106,17 @@ static int gpu_named(const char *entry, size_t length)
 
 /*
  * As the real driver: the list ends at the first entry that is wrong, and a GPU named twice makes
- * all of it void.
+ * all of it void. Of slices a process sees one at most.
  */
 static void read_visible(const char *text)
 {
     if (!text) {
-        for (int i = 0; i < config.gpus; i++)
+        for (int i = 0; i < (config.sliced ? 1 : config.gpus); i++)
             config.visible[config.n_visible++] = i;
         return;
     }
     unsigned seen = 0;
-    while (*text && config.n_visible < SIM_MAX_GPUS) {
+    while (*text && config.n_visible < (config.sliced ? 1 : SIM_MAX_GPUS)) {
         size_t length = strcspn(text, ",");
         int gpu = gpu_named(text, length);
         if (gpu < 0)
@@ -139,6 +139,8 @@ static void read_config(void)
     config.preset = &sim_presets[preset < 0 ? 0 : preset];
     config.gpus = (int)number("SHUNT_SIM_GPUS", 0, (unsigned)config.preset->gpus,
                               (unsigned)config.preset->gpus);
+    config.sliced = config.preset->gpus > 1 && config.preset->bus[0] == config.preset->bus[1];
+    config.boards = config.sliced ? 1 : config.gpus;
     config.faults = read_faults(setting("SHUNT_SIM_FAULT"));
     if (!config.preset->p2p)
         config.faults |= 1u << SIM_FAULT_NOP2P;
@@ -178,8 +180,13 @@ void sim_uuid_text(int gpu, char text[41])
 {
     unsigned char u[16];
     sim_uuid(gpu, u);
-    int length = snprintf(text, 41, "GPU-");
+    int length = snprintf(text, 41, "%s", config.sliced && gpu < SIM_MAX_GPUS ? "MIG-" : "GPU-");
     for (int i = 0; i < 16; i++)
         length += snprintf(text + length, (size_t)(41 - length), "%s%02x",
                            i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+}
+
+void sim_board_text(int board, char text[41])
+{
+    sim_uuid_text(config.sliced ? SIM_MAX_GPUS + board : board, text);
 }

@@ -34,7 +34,9 @@ enum sim_fault {
 
 struct sim_config {
     const struct sim_preset *preset;
-    int gpus;                  /* in the machine, visible or not */
+    int gpus;                  /* in the machine, visible or not; slices of one count each */
+    bool sliced;               /* they are slices of one GPU (MIG) */
+    int boards;                /* GPUs as NVML numbers them, which has no slices */
     unsigned faults;           /* a bit per enum sim_fault */
     unsigned sms;              /* multiprocessors of a GPU */
     size_t memory;             /* bytes of a GPU */
@@ -63,7 +65,8 @@ int sim_fault_find(const char *word, size_t length);
 /* The 16 bytes that name a GPU: the same in every process of a host, different on every host. */
 void sim_uuid(int gpu, unsigned char uuid[16]);
 
-/* "GPU-8f2b…", 41 bytes with the NUL */
+/* "GPU-8f2b…", of a slice "MIG-8f2b…", 41 bytes with the NUL; and of a GPU that NVML numbers. */
 void sim_uuid_text(int gpu, char text[41]);
+void sim_board_text(int board, char text[41]);
 
 #endif

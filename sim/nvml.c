@@ -24,7 +24,7 @@ static unsigned users;
 
 static int index_of(const struct nvml_device *d)
 {
-    return d >= devices && d < devices + sim_config()->gpus ? (int)(d - devices) : -1;
+    return d >= devices && d < devices + sim_config()->boards ? (int)(d - devices) : -1;
 }
 
 /* What every question about a device begins with */
@@ -114,7 +114,7 @@ NVML_API enum nvml_return nvmlDeviceGetCount_v2(unsigned *count)
         return NVML_UNINITIALIZED;
     if (!count)
         return NVML_INVALID_ARGUMENT;
-    *count = (unsigned)sim_config()->gpus;
+    *count = (unsigned)sim_config()->boards;
     return NVML_SUCCESS;
 }
 
@@ -122,7 +122,7 @@ NVML_API enum nvml_return nvmlDeviceGetHandleByIndex_v2(unsigned index, struct n
 {
     if (!users)
         return NVML_UNINITIALIZED;
-    if (!device || index >= (unsigned)sim_config()->gpus)
+    if (!device || index >= (unsigned)sim_config()->boards)
         return NVML_INVALID_ARGUMENT;
     *device = &devices[index];
     return NVML_SUCCESS;
@@ -135,8 +135,8 @@ NVML_API enum nvml_return nvmlDeviceGetHandleByUUID(const char *uuid, struct nvm
         return NVML_UNINITIALIZED;
     if (!uuid || !device)
         return NVML_INVALID_ARGUMENT;
-    for (int i = 0; i < sim_config()->gpus; i++) {
-        sim_uuid_text(i, text);
+    for (int i = 0; i < sim_config()->boards; i++) {
+        sim_board_text(i, text);
         if (!strcmp(text, uuid)) {
             *device = &devices[i];
             return NVML_SUCCESS;
@@ -154,7 +154,7 @@ NVML_API enum nvml_return nvmlDeviceGetHandleByPciBusId_v2(const char *text,
     if (!text || !device)
         return NVML_INVALID_ARGUMENT;
     if (sscanf(text, "%x:%x:", &domain, &bus) == 2)
-        for (int i = 0; i < sim_config()->gpus; i++)
+        for (int i = 0; i < sim_config()->boards; i++)
             if (sim_config()->preset->bus[i] == bus) {
                 *device = &devices[i];
                 return NVML_SUCCESS;
@@ -176,7 +176,7 @@ NVML_API enum nvml_return nvmlDeviceGetUUID(struct nvml_device *device, char *te
     enum nvml_return result = check(device, text);
     if (result)
         return result;
-    sim_uuid_text(index_of(device), uuid);
+    sim_board_text(index_of(device), uuid);
     return put_text(text, room, uuid);
 }
 
@@ -216,7 +216,7 @@ NVML_API enum nvml_return nvmlDeviceGetMigMode(struct nvml_device *device, unsig
     enum nvml_return result = check(device, current);
     if (result || !pending)
         return result ? result : NVML_INVALID_ARGUMENT;
-    *current = *pending = 0;
+    *current = *pending = sim_config()->sliced;
     return NVML_SUCCESS;
 }
 
