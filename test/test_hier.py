@@ -61,6 +61,12 @@ def test_other_collectives(layout, counts):
     check_across(layout, *counts, settings={"SHUNT_STAGE_CHUNK": "128k"})
 
 
+def test_many_nodes():
+    """Trees of more than two levels."""
+    check_across("abcdefgh", 9001)
+    check("abcdefgh", "--count", "1,5000", "--type", "INT", "--op", "SUM", "--place", "in,out", "--comm", "world").ran("hier")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_other_collectives_long(layout):
