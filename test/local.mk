@@ -49,6 +49,7 @@ EXTRA_DIST += \
 	%reldir%/unit/pack_driver.h \
 	%reldir%/unit/ranks.h \
 	%reldir%/unit/plan_run.h \
+	%reldir%/unit/processes.h \
 	%reldir%/unit/rounds.h \
 	%reldir%/unit/settings.h \
 	%reldir%/unit/sim_run.h
@@ -105,10 +106,13 @@ check_PROGRAMS += %reldir%/unit/steps
 %canon_reldir%_unit_steps_LDADD = libbase.la
 
 if HAVE_UCX
-# Processes that talk by UCX
-check_PROGRAMS += %reldir%/unit/net
+# Processes that talk by UCX; and that send each other parcels, without a GPU or an arena
+check_PROGRAMS += %reldir%/unit/net %reldir%/unit/distant
 %canon_reldir%_unit_net_SOURCES = %reldir%/unit/net.c
 %canon_reldir%_unit_net_LDADD = libucx.la libbase.la $(CMOCKA_LIBS)
+%canon_reldir%_unit_distant_SOURCES = %reldir%/unit/distant.c pt2pt/descriptor.c pt2pt/distant.c pt2pt/distant_receive.c \
+	pt2pt/distant_send.c
+%canon_reldir%_unit_distant_LDADD = libucx.la libbase.la $(CMOCKA_LIBS)
 endif
 
 if HAVE_CUDA

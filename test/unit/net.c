@@ -8,27 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+enum { PROCESSES = 3 };
+#include "test/unit/processes.h"
 #include "ucx/interfaces.h"
-#include "ucx/net.h"
-
-enum { PROCESSES = 3, ADDRESS = 16384 };
-
-/* What the processes share: their addresses, and how far each has come. */
-static struct board {
-    size_t bytes[PROCESSES];
-    struct shunt_process process[PROCESSES];
-    bool strangers; /* to each other, as processes of several machines are */
-    char address[PROCESSES][ADDRESS];
-    _Atomic int step[PROCESSES];
-} *board;
 
 static struct {
     char text[64];
@@ -39,58 +26,6 @@ static void hear(int from, const void *note, size_t bytes)
 {
     memcpy(heard[from].text, note, bytes < sizeof heard[from].text ? bytes : sizeof heard[from].text);
     __atomic_fetch_add(&heard[from].count, 1, __ATOMIC_RELEASE);
-}
-
-static bool look(void)
-{
-    return false;
-}
-
-static void nap(void)
-{
-    nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
-}
-
-/* In a child failures are exit codes. */
-#define MUST(condition)                                                                    \
-    do {                                                                                   \
-        if (!(condition)) {                                                                \
-            fprintf(stderr, "process %d, line %d: %s\n", me, __LINE__, #condition);        \
-            _exit(1);                                                                      \
-        }                                                                                  \
-    } while (0)
-
-static void meet(int me, int step)
-{
-    double end = shunt_seconds() + 30;
-
-    board->step[me] = step;
-    for (int i = 0; i < PROCESSES; i++)
-        while (board->step[i] < step) {
-            nap();
-            MUST(shunt_seconds() < end);
-        }
-}
-
-static void begin(int me)
-{
-    const struct shunt_net_hooks hooks = { hear, look };
-    size_t begins[PROCESSES + 1] = { 0 };
-    static char all[PROCESSES * ADDRESS];
-
-    MUST(shunt_net_start(&hooks) == SHUNT_OK);
-    const void *address = shunt_net_address(&board->bytes[me]);
-    MUST(address != NULL && board->bytes[me] <= ADDRESS);
-    memcpy(board->address[me], address, board->bytes[me]);
-    if (!board->strangers)
-        board->process[me] = shunt_process_self();
-    meet(me, 1);
-    for (int i = 0; i < PROCESSES; i++) {
-        memcpy(all + begins[i], board->address[i], board->bytes[i]);
-        begins[i + 1] = begins[i] + board->bytes[i];
-    }
-    MUST(shunt_net_peers(PROCESSES, me, all, begins, board->process) == SHUNT_OK);
-    meet(me, 2);
 }
 
 static enum shunt_net_state finish(struct shunt_net_part *part, double seconds)
@@ -198,7 +133,7 @@ static void drop_data(int me)
 
 static void run_all(int me)
 {
-    begin(me);
+    begin(me, hear);
     exchange_notes(me);
     meet(me, 3);
     exchange_data(me);
@@ -217,7 +152,7 @@ static void lose_one(int me)
     static char data[4 << 20];
     struct shunt_net_part part, sent = { .state = SHUNT_NET_IDLE };
 
-    begin(me);
+    begin(me, hear);
     exchange_notes(me);
     meet(me, 3);
     if (me == 0)
@@ -241,7 +176,7 @@ static void idle(int me)
 {
     struct timespec before, after;
 
-    begin(me);
+    begin(me, hear);
     exchange_notes(me);
     meet(me, 3);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
@@ -252,28 +187,6 @@ static void idle(int me)
     meet(me, 4);
     shunt_net_stop();
     _exit(0);
-}
-
-static void run_processes(void (*body)(int), const char *transports, bool strangers, int killed)
-{
-    pid_t child[PROCESSES];
-    int status, bad = 0;
-
-    memset(board, 0, sizeof *board);
-    board->strangers = strangers;
-    for (int i = 0; i < PROCESSES; i++) {
-        child[i] = fork();
-        if (child[i] == 0) {
-            setenv("SHUNT_UCX_TLS", transports, 1);
-            alarm(60);
-            body(i);
-        }
-    }
-    for (int i = 0; i < PROCESSES; i++) {
-        waitpid(child[i], &status, 0);
-        bad += i != killed && status != 0;
-    }
-    assert_int_equal(bad, 0);
 }
 
 static void test_tcp(void **state)
@@ -329,8 +242,7 @@ int main(void)
         cmocka_unit_test(test_lost_tcp),   cmocka_unit_test(test_lost_shm), cmocka_unit_test(test_idle),
     };
 
-    board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (board == MAP_FAILED)
+    if (!make_board())
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
