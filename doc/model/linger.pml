@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The handshake of a kernel that lingers with its host, for spin: orders, leaving, and the launch of the next kernel, as
- * cuda/linger.c and cuda/linger.cuh do them. Checked in all interleavings: every operation is done exactly once, in order,
+ * cuda/orders.c and cuda/linger.cuh do them. Checked in all interleavings: every operation is done exactly once, in order,
  * and nobody waits for ever.
  *
  * Each side's store waits in a buffer of one place until a fence, or until it drains by itself: so a store may become

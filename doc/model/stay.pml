@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The handshake of a kernel that stays for messages with its host, for spin: orders for one block or for two, leaving, and
- * the launch of the next kernel, as cuda/stay.c, cuda/fetcher.c and cuda/stay.cuh do them. Checked in all interleavings: each
+ * the launch of the next kernel, as cuda/orders.c, cuda/fetcher.c and cuda/stay.cuh do them. Checked in all interleavings: each
  * block does its part of every fetch exactly once, and nobody waits for ever.
  *
  * Block 0 reads the host's orders and passes on to block 1 what concerns that. The GPU has room for one block or for both, and
