@@ -260,7 +260,7 @@ mpi_test_programs = bench_types check_init check_accesses check_across check_all
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_huge check_layouts check_leftovers \
 	check_life check_memory check_messages check_mismatch check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_spawn check_starts check_threads check_types \
-	check_parcels check_storm check_unusual check_user check_waits check_windows
+	check_parcels check_partners check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = by_driver case comms gpu pair refer sum
 process_tests = checker allreduce algorithms tune hier collectives random staged requests flights repeats types float16 memory faults containers levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py

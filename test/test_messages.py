@@ -119,6 +119,13 @@ def test_requests(family, program):
     assert sum(parcels(result)) > 20
 
 
+def test_messages_between_two_groups(family):
+    """They are plain, while those in the world, ten each way, are not once they have been warmed up."""
+    result = mpirun(family, 2, "check_partners", 30, settings={**PARCELS, **ENDLESS})
+    result.checked()
+    assert 0 < sum(parcels(result)) <= 20
+
+
 def test_receivers_on_another_node():
     """Of three ranks in a ring only the first and the second are on one node."""
     blocks = [Block(1, ["check_requests", "D:D"], settings={"SHUNT_NODE": node}) for node in "aab"]
