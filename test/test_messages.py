@@ -78,6 +78,9 @@ def test_no_kernel_stays(family):
     assert bursts(family, "off") == 0
 
 
+# What only patience ends shall not end: then nothing but the rule lets the sender go on
+ENDLESS = {"SHUNT_MESSAGE_PATIENCE": "60000000"}
+
 # Every size is packed, not only where that is the faster way
 LAYOUTS = {"pieces": {"SHUNT_STAGE_CHUNK": "4k"}, "little room": {"SHUNT_MESSAGE_ROOM": "150k"}}
 
@@ -85,7 +88,7 @@ LAYOUTS = {"pieces": {"SHUNT_STAGE_CHUNK": "4k"}, "little room": {"SHUNT_MESSAGE
 def layouts(family, kind, settings):
     """How many of two ranks' messages were packed, and unpacked, on the GPUs."""
     result = mpirun(family, 2, "check_layouts", 24, MEAN["SHUNT_SIM_SEED"], kind,
-                    settings={**PARCELS, "SHUNT_MESSAGE_GAPS": "1", **settings})
+                    settings={**PARCELS, **ENDLESS, "SHUNT_MESSAGE_GAPS": "1", **settings})
     result.checked()
     found = re.search(r"messages: (\d+) packed for their receivers, (\d+) unpacked by them", result.err)
     return (int(found[1]), int(found[2])) if found else (0, 0)
@@ -93,13 +96,18 @@ def layouts(family, kind, settings):
 
 def test_layouts(family):
     packed, unpacked = layouts(family, "D", {})
-    assert packed > 8 and unpacked > 8
+    assert packed > 4 and unpacked > 4
 
 
 @pytest.mark.parametrize("settings", LAYOUTS.values(), ids=LAYOUTS)
 def test_layouts_on_other_ways(settings):
     packed, unpacked = layouts("openmpi", "D", settings)
-    assert packed > 8 and unpacked > 8
+    assert packed > 4 and unpacked > 4
+
+
+def test_layouts_that_are_moved():
+    """The sender has no patience: what it has packed it moves to host memory, from where it is unpacked."""
+    assert layouts("openmpi", "D", {"SHUNT_MESSAGE_PATIENCE": "0"})[0] > 4
 
 
 def test_layouts_that_are_staged():
@@ -108,7 +116,7 @@ def test_layouts_that_are_staged():
 
 def test_memory_that_no_peer_can_open():
     packed, unpacked = layouts("openmpi", "A", {})
-    assert packed > 20 and unpacked > 8
+    assert packed > 4 and unpacked > 4
 
 
 @pytest.mark.parametrize("program", ["check_requests", "check_starts", "check_unusual"])
@@ -136,10 +144,6 @@ def test_receivers_on_another_node():
 
 def test_off(family):
     assert storm(family, 2, 50, settings={"SHUNT_MESSAGE_SIZE": "inf"}) == (0, 0)
-
-
-# What only patience ends shall not end: then nothing but the rule lets the sender go on
-ENDLESS = {"SHUNT_MESSAGE_PATIENCE": "60000000"}
 
 
 def rule(family, name, limit=60, **settings):
