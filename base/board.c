@@ -241,6 +241,14 @@ static enum shunt_reason judge(struct shunt_board *board, const uint16_t *post, 
     return verdict->reason != SHUNT_REASON_NONE ? verdict->reason : SHUNT_REASON_PEER_VETO;
 }
 
+/* One for each wave; answers the first. */
+static uint64_t take_tickets(struct shared_arena *shared, uint32_t waves)
+{
+    waves = waves > 0 ? waves : 1;
+    shared->tickets += waves;
+    return shared->tickets - waves + 1;
+}
+
 /*
  * Rule 5: the arrival that completed the set decides for all.
  *
@@ -273,7 +281,7 @@ static void decide_round(struct shunt_board *board, _Atomic uint64_t *at, const 
         /* Taken before the change: a holder killed between the two leaves a gap, never a ticket for the next one to
            take again. A veto that comes first leaves a gap too. */
         if (to.state == RUN)
-            mine->verdict.ticket = ++shared->tickets;
+            mine->verdict.ticket = take_tickets(shared, mine->verdict.waves);
         /* fails only after a veto: nobody can arrive any more, and nobody leaves before the decision */
         swap_word(at, &bits, to);
     }

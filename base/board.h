@@ -156,18 +156,20 @@ struct shunt_post {
 };
 
 /*
- * What only one rank knows of an operation whose blocks differ: a side buffer of its post. In bytes; [q]: what goes to, and
- * what comes from rank q. Readable as long as the post.
+ * What only one rank knows of an operation whose blocks differ: a side buffer of its post, one for each wave of the
+ * operation in which this rank has something. In bytes; [q]: what goes to, and what comes from rank q. Readable as long as
+ * the post.
  */
 struct shunt_row {
     uint64_t sent[SHUNT_BOARD_RANKS], received[SHUNT_BOARD_RANKS];
     uint64_t place[SHUNT_BOARD_RANKS]; /* where that which comes is to lie, from the place of the post's recv on */
     uint8_t align[SHUNT_BOARD_RANKS];  /* address modulo 16 of what goes */
+    uint16_t next; /* the poster's row of the wave after this one, in the way of the post's */
 };
 
 /* What the last to arrive decides for all. */
 struct shunt_verdict {
-    uint64_t ticket; /* filled by the board: launch order on the node, from 1 */
+    uint64_t ticket; /* filled by the board: launch order on the node, from 1; each further wave has the next one */
     uint32_t chunk;  /* bytes */
     uint16_t flags;  /* SHUNT_PLAN_* */
     uint8_t blocks;
@@ -178,6 +180,7 @@ struct shunt_verdict {
     };
     enum shunt_reason reason; /* of STAGE */
     uint8_t ways; /* rings that it uses side by side; 0: one, in the order of ranks */
+    uint8_t waves; /* of an operation with rows; 0: one */
 };
 
 /*
@@ -217,10 +220,13 @@ enum shunt_status shunt_board_arrive(struct shunt_board *board, const struct shu
 
 /*
  * A row for a post that is about to arrive, whatever comes of that: arriving takes it over, also where it answers
- * SHUNT_PASS. NULL: there is none left. And the row of somebody's post, NULL if it has none.
+ * SHUNT_PASS. It is that of the first wave; those which the post has already become the rows of later ones, so they are
+ * taken from the last wave on. `next` is set. NULL: there is none left, and the post has none any more.
  */
 struct shunt_row *shunt_row_take(struct shunt_arena *arena, struct shunt_post *post);
-const struct shunt_row *shunt_row_of(const struct shunt_arena *arena, const struct shunt_post *post);
+
+/* The row of somebody's post for a wave, NULL if it has none. */
+const struct shunt_row *shunt_row_of(const struct shunt_arena *arena, const struct shunt_post *post, uint32_t wave);
 
 /* Look once: also turns UNDECIDED to STAGE if a member has passed on the host (rule 4) or after 30 s. */
 enum shunt_round_state shunt_round_poll(struct shunt_round *round);

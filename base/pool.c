@@ -296,23 +296,33 @@ struct shunt_row *shunt_row_take(struct shunt_arena *arena, struct shunt_post *p
         if (!atomic_load_explicit(&row->busy, memory_order_relaxed) &&
             atomic_compare_exchange_strong_explicit(&row->busy, &busy, 1, memory_order_acquire, memory_order_relaxed)) {
             atomic_store_explicit(&arena->row_hint, at + 1, memory_order_relaxed);
+            row->row.next = post->row;
             post->row = (uint16_t)(at + 1);
             return &row->row;
         }
     }
+    shunt_row_give(arena, post);
+    post->row = 0;
     return NULL;
 }
 
-const struct shunt_row *shunt_row_of(const struct shunt_arena *arena, const struct shunt_post *post)
+const struct shunt_row *shunt_row_of(const struct shunt_arena *arena, const struct shunt_post *post, uint32_t wave)
 {
-    return post->row ? &shared_row(arena->shared, post->row - 1u)->row : NULL;
+    uint16_t number = post->row;
+
+    for (; number && wave > 0; wave--)
+        number = shared_row(arena->shared, number - 1u)->row.next;
+    return number ? &shared_row(arena->shared, number - 1u)->row : NULL;
 }
 
 void shunt_row_give(struct shunt_arena *arena, const struct shunt_post *post)
 {
-    /* release: all reads of it come before its next use */
-    if (post->row)
-        atomic_store_explicit(&shared_row(arena->shared, post->row - 1u)->busy, 0, memory_order_release);
+    for (uint16_t number = post->row, next; number; number = next) {
+        struct shared_row *row = shared_row(arena->shared, number - 1u);
+        next = row->row.next;
+        /* release: all reads of it come before its next use */
+        atomic_store_explicit(&row->busy, 0, memory_order_release);
+    }
 }
 
 /* ---- counting ---- */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/conf.h"
 #include "coll/plan.h"
+#include "coll/rows.h"
 #include "coll/select.h"
 #include "cuda/copies.h"
 
@@ -43,6 +44,14 @@ void shunt_wait_a_little(struct shunt_waiter *w)
 
 /* ---- launching, under the lock ---- */
 
+static void take_ticket(struct shunt_work *work)
+{
+    const struct shunt_verdict *verdict = shunt_round_verdict(&work->round);
+
+    work->launch.ticket = verdict->ticket;
+    work->last = verdict->ticket + (verdict->waves > 1 ? verdict->waves - 1u : 0);
+}
+
 /* The decided operation with the smallest ticket that is not launched. */
 static struct shunt_work *next_work(void)
 {
@@ -53,7 +62,7 @@ static struct shunt_work *next_work(void)
         for (struct shunt_work *work = process.arrived; work != NULL; work = work->next) {
             if (work->state != SHUNT_WORK_ARRIVED || shunt_round_poll(&work->round) != SHUNT_ROUND_RUN)
                 continue;
-            work->launch.ticket = shunt_round_verdict(&work->round)->ticket;
+            take_ticket(work);
             if (best == NULL || work->launch.ticket < best->launch.ticket)
                 best = work;
         }
@@ -61,6 +70,14 @@ static struct shunt_work *next_work(void)
             break;
     }
     return best;
+}
+
+/* This rank's blocks of the wave under way. */
+static const struct shunt_spans *spans_now(const struct shunt_work *work)
+{
+    static const struct shunt_spans nothing;
+
+    return work->spans == NULL ? NULL : work->wave < work->waves ? &work->spans[work->wave] : &nothing;
 }
 
 static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
@@ -78,7 +95,7 @@ static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
         .bytes = work->spans ? verdict->bytes : mine->count * shunt_type_size(mine->type),
         .ways = verdict->ways,
         .order = order,
-        .spans = work->spans,
+        .spans = spans_now(work),
     };
 
     for (uint32_t way = 0; way < verdict->ways; way++)
@@ -88,7 +105,7 @@ static void write_plan(const struct shunt_arena *arena, struct shunt_work *work)
     for (uint32_t q = 0; q < shape.n; q++)
         work->posts[q] = shunt_round_post(&work->round, (int)q);
     for (uint32_t q = 0; q < shape.n && work->spans; q++)
-        work->rows[q] = shunt_row_of(arena, work->posts[q]);
+        work->rows[q] = shunt_rows_of(arena, work->posts[q], work->wave);
     work->launch.plan = &work->plan;
     work->launch.posts = work->posts;
     work->launch.rows = work->rows;
@@ -125,8 +142,8 @@ static void end_work(struct shunt_arena *arena, struct shunt_work *work, unsigne
     process.running = NULL;
     allow_waits(work);
     if (status != SHUNT_OK) /* before the other: who sees that this rank's part has ended then sees how */
-        shunt_peer_fail(arena, work->launch.ticket);
-    shunt_peer_done(arena, work->launch.ticket);
+        shunt_peer_fail(arena, work->last);
+    shunt_peer_done(arena, work->last);
     if (work->detached) {
         if (code == SHUNT_DONE_ABORTED)
             shunt_launch_abort(work->device, false);
@@ -163,9 +180,9 @@ static void launch(struct shunt_arena *arena, struct shunt_device *device, struc
 static void settle(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
 {
     if (shunt_round_yield(&work->round) == SHUNT_ROUND_STAGE) {
-        shunt_launch_withdraw(device, &work->launch);
+        shunt_launch_withdraw(device, &work->launch, work->wave + !work->between);
         allow_waits(work);
-        shunt_peer_done(arena, work->launch.ticket);
+        shunt_peer_done(arena, work->last);
         process.running = NULL;
         /* Release, as in finish: the owner leaves as soon as it sees this. */
         __atomic_store_n(&work->state, SHUNT_WORK_ARRIVED, __ATOMIC_RELEASE);
@@ -199,24 +216,55 @@ static bool may_leave(struct shunt_arena *arena, struct shunt_work *work)
 static bool none_failed(struct shunt_arena *arena, const struct shunt_work *work, uint64_t ranks)
 {
     for (int q = 0; q < shunt_board_size(work->round.board); q++) {
-        if (ranks >> q & 1 && shunt_peer_failed(arena, work->launch.slots[q], work->launch.ticket))
+        if (ranks >> q & 1 && shunt_peer_failed(arena, work->launch.slots[q], work->last))
             return false;
     }
     return true;
+}
+
+/* What has waves reads no buffer that it has written, so it may be asked to stage between two of them as before the first. */
+static void begin_wave(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
+{
+    work->yielded = shunt_round_recalled(&work->round);
+    if (work->yielded || !shunt_launch_ready(arena, &work->launch))
+        return;
+    work->between = false;
+    launch(arena, device, work);
+}
+
+/* A wave is over, and is left as an operation is. No other operation comes between: the next ticket is this one's, too. */
+static void next_wave(struct shunt_arena *arena, struct shunt_work *work)
+{
+    const struct shunt_launch *last = &work->launch;
+
+    shunt_peer_done(arena, last->ticket);
+    work->wave++;
+    work->between = true;
+    work->ended = false;
+    work->launch = (struct shunt_launch){ .type = last->type, .op = last->op, .in = last->in, .out = last->out,
+                                          .managed = last->managed, .legacy_idle = last->legacy_idle,
+                                          .slots = last->slots, .ticket = last->ticket + 1 };
+    write_plan(arena, work);
 }
 
 /*
  * This rank's part is done. Where it must not be done twice, or has been done to the buffers of others, who may be in place,
  * the operation is not staged any more: a rank without room waits until it has some.
  */
-static void leave_or_wait(struct shunt_arena *arena, struct shunt_work *work)
+static void leave_or_wait(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
 {
-    if (may_leave(arena, work))
+    const bool may = may_leave(arena, work);
+
+    if (may && work->launch.ticket < work->last) {
+        next_wave(arena, work);
+        begin_wave(arena, device, work);
+    } else if (may) {
         finish(arena, work, SHUNT_DONE_OK, none_failed(arena, work, work->writers) ? SHUNT_OK : SHUNT_ERR_DEAD);
-    else if (work->writers == 0 && shunt_launch_repeatable(&work->launch))
+    } else if (work->writers == 0 && shunt_launch_repeatable(&work->launch)) {
         work->yielded = shunt_round_recalled(&work->round);
-    else
+    } else {
         shunt_round_refuse(&work->round);
+    }
 }
 
 static void look_at_running(struct shunt_arena *arena, struct shunt_device *device, struct shunt_work *work)
@@ -225,11 +273,15 @@ static void look_at_running(struct shunt_arena *arena, struct shunt_device *devi
         settle(arena, device, work);
         return;
     }
+    if (work->between) {
+        begin_wave(arena, device, work);
+        return;
+    }
     unsigned code = shunt_launch_done(device, &work->launch);
     if (code == SHUNT_DONE_ABORTED && work->called_off) {
         work->yielded = true;
     } else if (code == SHUNT_DONE_OK) {
-        leave_or_wait(arena, work);
+        leave_or_wait(arena, device, work);
     } else if (code == SHUNT_DONE_AGAIN) {
         work->yielded = shunt_round_recalled(&work->round) && shunt_launch_untouched(&work->launch);
         if (!work->yielded)
@@ -369,7 +421,7 @@ static bool may_call_off(struct shunt_work *work)
 
     for (uint32_t q = 0; q < work->plan.n; q++)
         in_place |= (work->posts[q]->flags & SHUNT_POST_IN_PLACE) != 0;
-    return !work->yielded && !in_place && !(work->plan.flags & (SHUNT_PLAN_LL | SHUNT_PLAN_ENGINES)) &&
+    return !work->yielded && !work->between && !in_place && !(work->plan.flags & (SHUNT_PLAN_LL | SHUNT_PLAN_ENGINES)) &&
            shunt_round_recalled(&work->round);
 }
 
@@ -395,9 +447,9 @@ static void look_at_kernel(struct shunt_arena *arena, struct shunt_work *work, b
         finish(arena, work, SHUNT_DONE_ABORTED, status);
         return;
     }
-    bool may_call_back = !work->yielded && !engines && !(well && shunt_conf->reproducible);
+    bool may_call_back = !work->yielded && !work->between && !engines && !(well && shunt_conf->reproducible);
     bool unbegun = may_call_back && shunt_launch_unbegun(device, &work->launch, now);
-    if (!well && (work->yielded || unbegun)) {
+    if (!well && (work->yielded || work->between || unbegun)) {
         shunt_launch_forsake(device, &work->launch);
         finish(arena, work, SHUNT_DONE_ABORTED, SHUNT_ERR_DEAD);
     } else if (unbegun) {

@@ -21,11 +21,14 @@ struct shunt_work {
     struct shunt_plan plan;
     const struct shunt_post *posts[SHUNT_BOARD_RANKS];
     const struct shunt_row *rows[SHUNT_BOARD_RANKS]; /* of each rank, if blocks differ */
-    const struct shunt_spans *spans;                 /* of this rank's blocks then, else NULL */
+    const struct shunt_spans *spans;                 /* of this rank's blocks then, of `waves` waves, else NULL */
+    uint32_t waves, wave; /* the one that is under way; a later one than this rank's last is one in which it has nothing */
     struct shunt_device *device;
     enum shunt_work_state state;
+    uint64_t last; /* the ticket of the last wave: who says that this has ended, or failed, has said so of all */
     bool detached; /* nobody need wait for it: who finds its end takes it from the list, and leaves */
     bool planned;
+    bool between; /* in flight, but no kernel is: a wave has ended, and the next one has not been launched */
     bool ended;    /* this rank's part is; it is not left, since those of others are not */
     uint64_t unheard; /* ranks of whose parts only they can tell */
     uint64_t writers; /* the same of those without whose parts this rank's result is not there */

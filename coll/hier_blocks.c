@@ -33,7 +33,7 @@ static void gather_blocks(const struct hier_op *op, struct hier_lane *lane, int 
     t->task = (struct shunt_task){ .coll = SHUNT_COLL_ALLGATHERV, .count = bytes, .type = SHUNT_TYPE_U8, .op = SHUNT_OP_MOVE,
                                    .in_place = !own || all->in_place, .recv = all->recv, .recv_mem = all->recv_mem,
                                    .send = own ? all->send : all->recv, .send_mem = own ? all->send_mem : all->recv_mem,
-                                   .spans = &t->spans };
+                                   .spans = &t->spans, .waves = 1 };
     for (int q = 0; q < h->places; q++) {
         int rank = charge(op, node, q, k);
         if (mine >= 0)
@@ -88,7 +88,7 @@ static void reduce_blocks(const struct hier_op *op, struct hier_lane *lane, int 
 
     t->task = (struct shunt_task){ .coll = SHUNT_COLL_REDUCE_SCATTER, .count = lane->count, .type = all->type, .op = all->op,
                                    .send = all->send, .send_mem = all->send_mem, .recv = op->spare.device,
-                                   .recv_mem = op->spare.mem, .spans = &t->spans };
+                                   .recv_mem = op->spare.mem, .spans = &t->spans, .waves = 1 };
     for (int q = 0; q < h->places; q++) {
         int rank = charge(op, node, q, k);
         if (rank >= 0)
@@ -170,7 +170,7 @@ static void exchange_node(const struct hier_op *op, struct hier_lane *lane)
     t = hier_task(lane);
     t->task = (struct shunt_task){ .coll = SHUNT_COLL_ALLTOALLV, .count = bytes, .type = SHUNT_TYPE_U8, .op = SHUNT_OP_MOVE,
                                    .in_place = all->in_place, .send = all->send, .send_mem = all->send_mem,
-                                   .recv = all->recv, .recv_mem = all->recv_mem, .spans = &t->spans };
+                                   .recv = all->recv, .recv_mem = all->recv_mem, .spans = &t->spans, .waves = 1 };
     for (int q = 0; q < h->places; q++) {
         int rank = shunt_team_rank(&h->team, h->node, q);
         const char *out = sent_to(op, lane, rank), *in = got_from(op, lane, rank);

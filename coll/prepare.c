@@ -39,8 +39,8 @@ static uint64_t received_bytes(const struct shunt_task *task, int n, int me)
 
     if (task->spans == NULL)
         return task->count * shunt_type_size(task->type) * shunt_coll_blocks(task->coll, n, me, task->root);
-    for (int q = 0; q < n; q++) {
-        const struct shunt_span *span = &task->spans->out[q];
+    for (uint32_t i = 0; i < task->waves * (uint32_t)n; i++) {
+        const struct shunt_span *span = &task->spans[i / (uint32_t)n].out[i % (uint32_t)n];
         if (span->bytes != 0 && span->at + span->bytes > bytes)
             bytes = span->at + span->bytes;
     }
@@ -75,12 +75,8 @@ enum shunt_reason shunt_prepare_post(struct shunt_arena *arena, const struct shu
                                      struct shunt_post *post)
 {
     shunt_prepare_offer(arena, board, device, task, post);
-    if (task->spans == NULL)
-        return SHUNT_REASON_NONE;
-    struct shunt_row *row = shunt_row_take(arena, post);
-    if (row == NULL)
+    if (task->spans != NULL && !shunt_rows_take(arena, task, shunt_board_size(board), post))
         return SHUNT_REASON_BOARD_FULL;
-    shunt_row_fill(task, shunt_board_size(board), row);
     return SHUNT_REASON_NONE;
 }
 
@@ -89,10 +85,13 @@ void shunt_prepare_work(const struct shunt_task *task, const struct shunt_prepar
     work->state = SHUNT_WORK_ARRIVED;
     work->device = prepared->device;
     work->detached = work->planned = work->yielded = work->ended = work->called_off = false;
-    work->dropped = false;
+    work->dropped = work->between = false;
+    work->wave = 0;
+    work->last = 0;
     work->unheard = work->writers = 0;
     work->unordered = prepared->legacy == SHUNT_LEGACY_LATER;
     work->spans = task->spans;
+    work->waves = task->waves;
     work->launch = (struct shunt_launch){
         .type = task->type,
         .op = task->op,

@@ -42,7 +42,7 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
 static bool sends(const struct shunt_select *select, const struct shunt_post *const *posts, int from, int to, bool rows)
 {
     if (rows)
-        return from != to && shunt_rows_sent(select->arena, posts, from, to) != 0;
+        return from != to && shunt_rows_send(select->arena, posts, from, to);
     return shunt_coll_sends(posts[0]->coll, from, to, posts[0]->root);
 }
 
@@ -200,6 +200,7 @@ static bool read_rows(const struct shunt_select *select, const struct shunt_post
     }
     demand->spans = true;
     demand->bytes = verdict->bytes = shunt_rows_largest(select->arena, posts, demand->n);
+    verdict->waves = (uint8_t)shunt_rows_waves(select->arena, posts, demand->n);
     verdict->reason = SHUNT_REASON_NEUTRAL;
     return demand->bytes != 0;
 }

@@ -282,7 +282,7 @@ void shunt_select_shape(const struct shunt_demand *demand, const struct shunt_la
         d.wanted = hosted_algo(&d);
     const bool any = d.wanted == SHUNT_ALGO_AUTO;
     if (shunt_shape_copies(d.coll, d.bytes, d.wanted) && (d.can & SHUNT_PLAN_ZERO_COPY)) {
-        *verdict = (struct shunt_verdict){ .ticket = verdict->ticket, .bytes = verdict->bytes, .algo = (uint8_t)copy,
+        *verdict = (struct shunt_verdict){ .bytes = verdict->bytes, .waves = verdict->waves, .algo = (uint8_t)copy,
                                            .blocks = 1, .chunk = 16,
                                            .flags = SHUNT_PLAN_ENGINES | SHUNT_PLAN_ZERO_COPY };
         return;

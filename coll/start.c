@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -27,7 +28,7 @@ struct shunt_start {
     struct shunt_prepared prepared;
     struct shunt_arena *arena;
     struct shunt_board *board;
-    struct shunt_spans spans; /* of the task, if its blocks differ */
+    struct shunt_spans spans[SHUNT_SPAN_WAVES]; /* of the task, if its blocks differ */
     pthread_t caller;         /* began it */
     struct shunt_start *next; /* in the pool, or of those whose ranks have not met the one that was begun later */
     enum phase phase;         /* changes from MEETS under the lock of `meetings`; what leads to it is there before it */
@@ -258,8 +259,8 @@ static void fill_start(struct shunt_start *start, struct shunt_arena *arena, str
     start->task = *task;
     start->work.state = SHUNT_WORK_ARRIVED;
     if (task->spans != NULL) { /* the caller's end with the call */
-        start->spans = *task->spans;
-        start->task.spans = &start->spans;
+        memcpy(start->spans, task->spans, task->waves * sizeof *task->spans);
+        start->task.spans = start->spans;
     }
 }
 

@@ -24,7 +24,8 @@ struct shunt_task {
     struct shunt_mem send_mem, recv_mem;
     void *home; /* where the result is to be moved from recv when the operation has ended; NULL: it is there */
     const struct shunt_wishes *wishes; /* of the communicator; NULL: the settings */
-    const struct shunt_spans *spans; /* blocks that differ: the caller's, until the operation has ended; else NULL */
+    const struct shunt_spans *spans; /* blocks that differ, of each wave: the caller's, until the operation has ended; else NULL */
+    uint32_t waves; /* with spans: how many, up to SHUNT_SPAN_WAVES */
 };
 
 /* What lower layers need of the host MPI, as functions: called now and then from wait loops. */

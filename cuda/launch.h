@@ -76,8 +76,8 @@ bool shunt_launch_repeatable(const struct shunt_launch *launch);
 /* The operation ends here, with an error, though its kernel has left, or not begun. */
 void shunt_launch_forsake(struct shunt_device *device, const struct shunt_launch *launch);
 
-/* The same where all ranks stage it after all: then it did not take place. */
-void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch);
+/* The same where all ranks stage it after all: then it did not take place, nor did any of the `waves` that have been launched. */
+void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch, uint32_t waves);
 
 /* Is a kernel that was withdrawn still waiting for room? As long as it is, nothing is launched behind it. */
 bool shunt_device_blocked(struct shunt_device *device);

@@ -365,11 +365,13 @@ uint32_t shunt_peer_ll_turn(int slot, uint64_t ticket, bool sends, bool receives
     return turn;
 }
 
-void shunt_peer_ll_undo(int slot)
+void shunt_peer_ll_undo(int slot, uint32_t turns)
 {
     struct shunt_peer *peer = &self.peers[slot];
 
-    peer->ll_sent[--peer->ll_turn & 1] = 0; /* free it was, and nobody will read what is there now */
+    for (uint32_t i = 0; i < turns; i++)
+        peer->ll_sent[--peer->ll_turn & 1] = 0; /* free it was, and nobody will read what is there now */
+    /* What was heard in a wave before the last, all of which this rank has, tells as much as ever. */
     peer->ll_heard = peer->ll_before;
 }
 

@@ -125,7 +125,7 @@ bool shunt_peer_failed(struct shunt_arena *arena, int slot, uint64_t ticket);
  * later operation than the one that used the slot last, or if the peer has ended that one: shunt_peer_ll_free asks.
  */
 uint32_t shunt_peer_ll_turn(int slot, uint64_t ticket, bool sends, bool receives);
-void shunt_peer_ll_undo(int slot); /* that operation, the last, did not take place, for either side */
+void shunt_peer_ll_undo(int slot, uint32_t turns); /* so many, the last ones, did not take place, for either side */
 bool shunt_peer_ll_free(struct shunt_arena *arena, int slot);
 
 /* Say that all our operations up to `ticket` have ended; ask up to which those of a peer have. */

@@ -174,13 +174,13 @@ void shunt_launch_forsake(struct shunt_device *device, const struct shunt_launch
     }
 }
 
-void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch)
+void shunt_launch_withdraw(struct shunt_device *device, struct shunt_launch *launch, uint32_t waves)
 {
     const struct shunt_plan *plan = launch->plan;
 
     for (uint32_t q = 0; q < plan->n && (plan->flags & SHUNT_PLAN_LL); q++) {
         if (q != plan->me)
-            shunt_peer_ll_undo(launch->slots[q]);
+            shunt_peer_ll_undo(launch->slots[q], waves);
     }
     shunt_launch_forsake(device, launch);
 }

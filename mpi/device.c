@@ -53,14 +53,15 @@ struct shunt_progress shunt_device_progress(const struct shunt_call *call)
 
 bool shunt_device_copy(const struct shunt_task *task)
 {
-    const struct shunt_spans *spans = task->spans;
-
-    if (spans) {
-        const char *from = (const char *)task->send + spans->in[0].at;
-        char *to = (char *)task->recv + spans->out[0].at;
-        return spans->in[0].bytes == spans->out[0].bytes &&
-               (from == to || spans->in[0].bytes == 0 || shunt_gpu_copy(to, from, spans->in[0].bytes) == SHUNT_OK);
+    for (uint32_t wave = 0; task->spans && wave < task->waves; wave++) {
+        const struct shunt_span *in = &task->spans[wave].in[0], *out = &task->spans[wave].out[0];
+        const char *from = (const char *)task->send + in->at;
+        char *to = (char *)task->recv + out->at;
+        if (in->bytes != out->bytes || (from != to && in->bytes != 0 && shunt_gpu_copy(to, from, in->bytes) != SHUNT_OK))
+            return false;
     }
+    if (task->spans)
+        return true;
     return task->send == task->recv || shunt_gpu_copy(task->recv, task->send, bytes_of(task)) == SHUNT_OK;
 }
 
@@ -229,9 +230,8 @@ static uint64_t all_bytes(const struct shunt_task *task, enum shunt_blocks block
 /* Do the buffers have a byte in common? MPI does not allow it, and hosts may look. */
 static bool do_overlap(const struct shunt_task *task, const struct shunt_collective *shape, int n)
 {
-    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
-
-    return send < recv + all_bytes(task, shape->recv.blocks, n) && recv < send + all_bytes(task, shape->send.blocks, n);
+    return shunt_bytes_overlap(task->send, all_bytes(task, shape->send.blocks, n), task->recv,
+                               all_bytes(task, shape->recv.blocks, n));
 }
 
 /* The count that all ranks have; -1: they differ. */
@@ -313,10 +313,10 @@ bool shunt_device_task(const struct shunt_call *call, const struct shunt_comm *c
 bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, int *rc)
 {
     struct shunt_comm *comm = shunt_comm_get(call->comm);
-    struct shunt_spans spans;
+    struct shunt_spans spans[SHUNT_SPAN_WAVES];
     struct shunt_task task;
 
-    if (!comm || shunt_life_forked() || !shunt_device_task(call, comm, &spans, &task, reason)) {
+    if (!comm || shunt_life_forked() || !shunt_device_task(call, comm, spans, &task, reason)) {
         if (!comm || shunt_life_forked())
             *reason = find_obstacle(comm);
         shunt_hook_coll(call);

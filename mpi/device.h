@@ -17,7 +17,7 @@ bool shunt_device_run(const struct shunt_call *call, struct shunt_comm *comm, co
                       enum shunt_reason *reason, int *rc);
 
 /*
- * Understand a collective. *spans becomes the task's if its blocks differ, and must live as long as that. *reason: why no kernel can run it, as far as this rank sees.
+ * Understand a collective. spans, SHUNT_SPAN_WAVES of them, become the task's if its blocks differ, and must live as long as that. *reason: why no kernel can run it, as far as this rank sees.
  * False: there is nothing for the GPUs in it (all is surely on host memory: *reason is NONE), or the host has to say that it
  * is wrong.
  */

@@ -498,11 +498,11 @@ static bool begin(struct shunt_call *call, struct shunt_comm *comm, const struct
 bool shunt_flight_begin(struct shunt_call *call, int *rc, enum shunt_reason *reason)
 {
     struct shunt_comm *comm = shunt_comm_get(call->comm);
-    struct shunt_spans spans;
+    struct shunt_spans spans[SHUNT_SPAN_WAVES];
     struct shunt_task task;
 
     *reason = SHUNT_REASON_NO_ALGORITHM;
-    if (!comm || !shunt_device_task(call, comm, &spans, &task, reason)) {
+    if (!comm || !shunt_device_task(call, comm, spans, &task, reason)) {
         if (comm)
             shunt_hook_coll(call);
         return false;

@@ -203,8 +203,8 @@ static bool do_overlap(const struct shunt_operand *send, const struct shunt_oper
     if (find_bounds(&send->read, false, &read, &read_end) != SHUNT_OK ||
         find_bounds(&recv->written, false, &written, &written_end) != SHUNT_OK || read >= read_end || written >= written_end)
         return false;
-    uintptr_t from = (uintptr_t)send->buffer, to = (uintptr_t)recv->buffer;
-    return from + (uintptr_t)read < to + (uintptr_t)written_end && to + (uintptr_t)written < from + (uintptr_t)read_end;
+    return shunt_bytes_overlap((const char *)send->buffer + read, (uint64_t)(read_end - read),
+                               (const char *)recv->buffer + written, (uint64_t)(written_end - written));
 }
 
 /*

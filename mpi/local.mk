@@ -21,6 +21,8 @@ mpi_sources += \
 	%reldir%/delivery.h \
 	%reldir%/device.c \
 	%reldir%/device.h \
+	%reldir%/edges.c \
+	%reldir%/edges.h \
 	%reldir%/engine.c \
 	%reldir%/exchange.c \
 	%reldir%/exchange.h \

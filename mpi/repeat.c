@@ -15,7 +15,7 @@ static enum shunt_reason find_obstacle(const struct shunt_call *call, const stru
 {
     enum shunt_reason reason = SHUNT_REASON_NONE;
 
-    if (!shunt_device_task(call, comm, &repeat->spans, &repeat->task, &reason))
+    if (!shunt_device_task(call, comm, repeat->spans, &repeat->task, &reason))
         return reason != SHUNT_REASON_NONE ? reason : SHUNT_REASON_NO_ALGORITHM;
     if (shunt_life_arena())
         shunt_arena_set_device_used(shunt_life_arena());

@@ -17,7 +17,7 @@ struct shunt_repeat {
     enum shunt_reason reason; /* why all starts are staged, on all ranks; NONE: they need not be */
     struct shunt_call call; /* without its arrays, which are the caller's; on a communicator that stays */
     struct shunt_task task; /* that each start has */
-    struct shunt_spans spans; /* of the task, if its blocks differ */
+    struct shunt_spans spans[SHUNT_SPAN_WAVES]; /* of the task, if its blocks differ */
     struct shunt_comm comm; /* size and rank of the communicator, which may be freed; its board is this operation's own */
 };
 

@@ -41,6 +41,7 @@ static bool find_groups(MPI_Comm handle, struct shunt_groups *groups)
 /* ---- neighbours ---- */
 
 struct shunt_neighbours {
+    int topology; /* MPI_CART ... */
     int sources, destinations;
     int list[]; /* the sources, then the destinations, then room for what the host says besides */
 };
@@ -104,10 +105,12 @@ static struct shunt_neighbours *ask_neighbours(MPI_Comm comm, int rank)
                   : kind == MPI_DIST_GRAPH ? ask_dist_graph(comm, &neighbours)
                                            : false);
 
-    if (found)
-        return neighbours;
-    free(neighbours);
-    return NULL;
+    if (!found) {
+        free(neighbours);
+        return NULL;
+    }
+    neighbours->topology = kind;
+    return neighbours;
 }
 
 /* A topology never changes, so a communicator that we know keeps the answer. */
@@ -125,6 +128,7 @@ static bool find_neighbours(MPI_Comm handle, struct shunt_groups *groups)
         free(found); /* another thread was first */
         found = first;
     }
+    groups->topology = found->topology;
     groups->sources = found->sources;
     groups->destinations = found->destinations;
     groups->neighbours = found->list;

@@ -11,6 +11,7 @@ struct shunt_neighbours; /* of a communicator; freed by free() */
 struct shunt_groups {
     int rank, own, opposite;
     bool inter;
+    int topology; /* of neighbours: MPI_CART ... */
     int sources, destinations;
     const int *neighbours;          /* the sources, then the destinations */
     struct shunt_neighbours *owned; /* by these groups, or NULL */

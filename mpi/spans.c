@@ -4,20 +4,23 @@
  *
  * Whatever form a call has, on each rank it comes to a span {place, bytes} of the send buffer for each rank that gets
  * something, and one of the receive buffer for each from which something comes. Types must be without gaps. Places begin at
- * the first byte that is used, so that none is negative.
+ * the first byte that is used, so that none is negative. Where a rank is a neighbour several times, the first block between
+ * two ranks is in the first wave of the operation, the second one in the next, and so on.
  */
 #include "mpi/spans.h"
 
 #include "mpi/classify.h"
+#include "mpi/edges.h"
 #include "mpi/operand.h"
 #include "mpi/rows.h"
 #include "mpi/types.h"
 
+#include <string.h>
+
 /* One side of a call on this rank. */
 struct side {
-    bool counts;
+    bool counts, recv;
     char *buffer;
-    struct shunt_span *spans; /* of each rank; places are from the buffer on, and signed, until they are settled */
 };
 
 /* What the spans of a call are made from. */
@@ -26,6 +29,8 @@ struct maker {
     const struct shunt_collective *shape;
     const struct shunt_comm *comm;
     struct shunt_groups groups;
+    struct shunt_spans *spans; /* of each wave; places are from their buffer on, and signed, until they are settled */
+    uint32_t waves;   /* in use, and set */
     uint64_t element; /* bytes of one, of collectives that combine; 0: those of each type */
     enum shunt_reason reason;
     bool on_host; /* both sides have been seen to lie in host memory */
@@ -37,14 +42,47 @@ bool shunt_spans_may(unsigned coll)
            shunt_collectives[coll].recv.blocks == SHUNT_BLOCKS_SOURCES;
 }
 
+/* What this rank sends to each other one in a wave, or receives from it. */
+static struct shunt_span *spans_of(const struct maker *maker, bool recv, uint32_t wave)
+{
+    return recv ? maker->spans[wave].out : maker->spans[wave].in;
+}
+
 /* One message from each rank to each other is what the kernels know. */
-static void add_span(struct maker *maker, struct shunt_span *spans, int q, struct shunt_span span)
+static void add_span(struct maker *maker, bool recv, int q, uint32_t wave, struct shunt_span span)
 {
     if (span.bytes == 0)
         return;
-    if (spans[q].bytes != 0)
+    if (wave >= SHUNT_SPAN_WAVES) {
         maker->reason = SHUNT_REASON_NEIGHBOURS;
-    spans[q] = span;
+        return;
+    }
+    for (; maker->waves <= wave; maker->waves++)
+        maker->spans[maker->waves] = (struct shunt_spans){ 0 };
+    spans_of(maker, recv, wave)[q] = span;
+}
+
+static bool is_twice(const int *peers, int n, int i)
+{
+    int times = 0;
+
+    for (int k = 0; k < n; k++)
+        times += peers[k] == peers[i];
+    return times > 1;
+}
+
+/* The same of a neighbour: number i of those on this side. */
+static void add_edge(struct maker *maker, bool recv, const int *peers, int n, int i, struct shunt_span span)
+{
+    enum shunt_edges edges = SHUNT_EDGES_IN_ORDER;
+
+    if (peers[i] == MPI_PROC_NULL || span.bytes == 0)
+        return;
+    if (recv && is_twice(peers, n, i))
+        edges = shunt_edges_of(maker->call, &maker->groups);
+    if (edges == SHUNT_EDGES_UNKNOWN)
+        maker->reason = SHUNT_REASON_NEIGHBOURS;
+    add_span(maker, recv, peers[i], shunt_edge_number(peers, n, i, edges), span);
 }
 
 /* Row i, which begins `behind` elements behind the first unless rows have places. False: the call is wrong. */
@@ -65,27 +103,25 @@ static bool find_row(struct maker *maker, const struct shunt_side_rows *rows, in
 }
 
 /* The one block of a side goes to, or comes from: the root, all neighbours, or all ranks. */
-static void add_to_all(struct maker *maker, bool recv, struct shunt_span *spans, struct shunt_span span)
+static void add_to_all(struct maker *maker, bool recv, struct shunt_span span)
 {
     const struct shunt_groups *groups = &maker->groups;
     bool rooted = maker->shape->send.who == SHUNT_WHO_ROOT || maker->shape->recv.who == SHUNT_WHO_ROOT;
 
     if (rooted) {
-        add_span(maker, spans, maker->call->root, span);
+        add_span(maker, recv, maker->call->root, 0, span);
     } else if (groups->neighbours) {
+        const int *peers = groups->neighbours + (recv ? 0 : groups->sources);
         int n = recv ? groups->sources : groups->destinations;
-        for (int i = 0; i < n; i++) {
-            int q = groups->neighbours[recv ? i : groups->sources + i];
-            if (q != MPI_PROC_NULL)
-                add_span(maker, spans, q, span);
-        }
+        for (int i = 0; i < n; i++)
+            add_edge(maker, recv, peers, n, i, span);
     } else {
         for (int q = 0; q < groups->own; q++)
-            add_span(maker, spans, q, span);
+            add_span(maker, recv, q, 0, span);
     }
 }
 
-static bool find_spans(struct maker *maker, bool recv, struct shunt_span *spans)
+static bool find_spans(struct maker *maker, bool recv)
 {
     struct shunt_side_rows rows = shunt_side_rows(maker->call, maker->shape, recv, &maker->groups);
     enum shunt_blocks blocks = recv ? maker->shape->recv.blocks : maker->shape->send.blocks;
@@ -97,15 +133,16 @@ static bool find_spans(struct maker *maker, bool recv, struct shunt_span *spans)
     if (blocks == SHUNT_BLOCKS_ONE || blocks == SHUNT_BLOCKS_OWN_ROW) {
         if (!find_row(maker, &rows, 0, &behind, &span))
             return false;
-        add_to_all(maker, recv, spans, span);
+        add_to_all(maker, recv, span);
         return true;
     }
     for (int i = 0; i < rows.n; i++) {
-        int q = rows.peers ? rows.peers[i] : i;
         if (!find_row(maker, &rows, i, &behind, &span))
             return false;
-        if (q != MPI_PROC_NULL)
-            add_span(maker, spans, q, span);
+        if (rows.peers)
+            add_edge(maker, recv, rows.peers, rows.n, i, span);
+        else
+            add_span(maker, recv, i, 0, span);
     }
     return true;
 }
@@ -119,12 +156,11 @@ static bool send_in_place(struct maker *maker, struct side *send, const struct s
         return false;
     send->buffer = recv->buffer;
     switch (maker->shape->in_place) {
-    case SHUNT_IN_PLACE_ITS_ROW: add_to_all(maker, false, send->spans, recv->spans[me]); return true;
+    case SHUNT_IN_PLACE_ITS_ROW: add_to_all(maker, false, maker->spans->out[me]); return true;
     case SHUNT_IN_PLACE_ITS_ROWS:
-        for (int q = 0; q < maker->comm->size; q++)
-            send->spans[q] = recv->spans[q];
+        memcpy(maker->spans->in, maker->spans->out, sizeof maker->spans->in);
         return true;
-    default: return find_spans(maker, false, send->spans);
+    default: return find_spans(maker, false);
     }
 }
 
@@ -135,33 +171,37 @@ static bool find_sides(struct maker *maker, struct side *send, struct side *recv
     int me = maker->comm->rank;
 
     if (recv->counts && (void *)recv->buffer == MPI_IN_PLACE) { /* only Scatterv's root, whose own block stays */
-        if (!send->counts || maker->shape->send.who != SHUNT_WHO_ROOT || !find_spans(maker, false, send->spans))
+        if (!send->counts || maker->shape->send.who != SHUNT_WHO_ROOT || !find_spans(maker, false))
             return false;
         recv->buffer = send->buffer;
-        recv->spans[call->root] = send->spans[me];
+        maker->spans->out[call->root] = maker->spans->in[me];
         return true;
     }
-    if (recv->counts && !find_spans(maker, true, recv->spans))
+    if (recv->counts && !find_spans(maker, true))
         return false;
     if (!send->counts)
         return true;
-    return call->sendbuf == MPI_IN_PLACE ? send_in_place(maker, send, recv) : find_spans(maker, false, send->spans);
+    return call->sendbuf == MPI_IN_PLACE ? send_in_place(maker, send, recv) : find_spans(maker, false);
 }
 
 /* Let places begin at the first byte used. False: nothing is used. */
-static bool settle(struct side *side, int n)
+static bool settle(const struct maker *maker, struct side *side)
 {
+    const uint32_t n = (uint32_t)maker->comm->size, all = side->counts ? maker->waves * n : 0;
     bool used = false;
     int64_t low = 0;
 
-    for (int q = 0; q < n && side->counts; q++) {
-        if (side->spans[q].bytes == 0)
+    for (uint32_t i = 0; i < all; i++) {
+        const struct shunt_span *span = &spans_of(maker, side->recv, i / n)[i % n];
+        if (span->bytes == 0)
             continue;
-        low = !used || (int64_t)side->spans[q].at < low ? (int64_t)side->spans[q].at : low;
+        low = !used || (int64_t)span->at < low ? (int64_t)span->at : low;
         used = true;
     }
-    for (int q = 0; q < n && used; q++)
-        side->spans[q].at = side->spans[q].bytes ? side->spans[q].at - (uint64_t)low : 0;
+    for (uint32_t i = 0; i < all && used; i++) {
+        struct shunt_span *span = &spans_of(maker, side->recv, i / n)[i % n];
+        span->at = span->bytes ? span->at - (uint64_t)low : 0;
+    }
     side->buffer = used ? side->buffer + low : side->buffer;
     return used;
 }
@@ -178,7 +218,7 @@ static char *any_buffer(const struct side *send, const struct side *recv)
 static bool find_memory(struct maker *maker, struct side *send, struct side *recv, struct shunt_task *task)
 {
     bool bottom = (send->counts && send->buffer == (char *)MPI_BOTTOM) || (recv->counts && recv->buffer == (char *)MPI_BOTTOM);
-    bool sends = settle(send, maker->comm->size), receives = settle(recv, maker->comm->size);
+    bool sends = settle(maker, send), receives = settle(maker, recv);
     char *any = any_buffer(send, recv);
 
     if (bottom && (sends || receives)) /* rows may lie in any memory */
@@ -196,27 +236,32 @@ static bool find_memory(struct maker *maker, struct side *send, struct side *rec
 }
 
 /* Does a block that is sent have a byte in common with one that comes? MPI does not allow it, and hosts may look. */
-static bool do_overlap(const struct shunt_task *task, const struct shunt_spans *spans, int n)
+static bool do_overlap(const struct maker *maker, const struct shunt_task *task)
 {
-    uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
+    const uint32_t n = (uint32_t)maker->comm->size, all = maker->waves * n;
+    const char *send = task->send, *recv = task->recv;
 
-    for (int q = 0; q < n; q++)
-        for (int p = 0; p < n; p++)
-            if (spans->in[q].bytes && spans->out[p].bytes &&
-                send + spans->in[q].at < recv + spans->out[p].at + spans->out[p].bytes &&
-                recv + spans->out[p].at < send + spans->in[q].at + spans->in[q].bytes)
+    for (uint32_t i = 0; i < all; i++) {
+        const struct shunt_span *in = &maker->spans[i / n].in[i % n];
+        for (uint32_t k = 0; k < all && in->bytes; k++) {
+            const struct shunt_span *out = &maker->spans[k / n].out[k % n];
+            if (shunt_bytes_overlap(send + in->at, in->bytes, recv + out->at, out->bytes))
                 return true;
+        }
+    }
     return false;
 }
 
 /* Elements of the largest block. */
-static uint64_t largest(const struct maker *maker, const struct shunt_spans *spans)
+static uint64_t largest(const struct maker *maker)
 {
+    const uint32_t n = (uint32_t)maker->comm->size;
     uint64_t bytes = 0;
 
-    for (int q = 0; q < maker->comm->size; q++) {
-        bytes = spans->in[q].bytes > bytes ? spans->in[q].bytes : bytes;
-        bytes = spans->out[q].bytes > bytes ? spans->out[q].bytes : bytes;
+    for (uint32_t i = 0; i < maker->waves * n; i++) {
+        const struct shunt_spans *spans = &maker->spans[i / n];
+        bytes = spans->in[i % n].bytes > bytes ? spans->in[i % n].bytes : bytes;
+        bytes = spans->out[i % n].bytes > bytes ? spans->out[i % n].bytes : bytes;
     }
     return maker->element ? bytes / maker->element : bytes;
 }
@@ -225,42 +270,43 @@ static uint64_t largest(const struct maker *maker, const struct shunt_spans *spa
  * What Reduce_scatter has in place overlaps its result, and other blocks would be overwritten before they have been sent. So
  * the result takes the place of this rank's own block, which nobody else gets, and is moved when the operation has ended.
  */
-static void put_aside(struct shunt_task *task, struct side *recv, const struct shunt_span *own, int n)
+static void put_aside(const struct maker *maker, struct shunt_task *task, struct side *recv)
 {
     task->home = recv->buffer;
-    recv->buffer += own->at;
-    for (int q = 0; q < n; q++)
-        recv->spans[q].at = 0;
+    recv->buffer += maker->spans->in[maker->comm->rank].at;
+    for (int q = 0; q < maker->comm->size; q++)
+        maker->spans->out[q].at = 0;
 }
 
-static bool make_task(struct maker *maker, struct shunt_spans *spans, struct shunt_task *task)
+static bool make_task(struct maker *maker, struct shunt_task *task)
 {
     const struct shunt_call *call = maker->call;
     const struct shunt_collective *shape = maker->shape;
-    struct side send = { shunt_groups_count(shape->send.who, call, &maker->groups), (char *)call->sendbuf, spans->in };
-    struct side recv = { shunt_groups_count(shape->recv.who, call, &maker->groups), call->recvbuf, spans->out };
+    struct side send = { shunt_groups_count(shape->send.who, call, &maker->groups), false, (char *)call->sendbuf };
+    struct side recv = { shunt_groups_count(shape->recv.who, call, &maker->groups), true, call->recvbuf };
 
     if (!find_sides(maker, &send, &recv))
         return false;
     task->in_place = (send.counts && call->sendbuf == MPI_IN_PLACE) || (recv.counts && call->recvbuf == MPI_IN_PLACE);
-    if (task->in_place && shape->traits & SHUNT_TRAIT_COMBINES && spans->out[maker->comm->rank].bytes != 0)
-        put_aside(task, &recv, &spans->in[maker->comm->rank], maker->comm->size);
+    if (task->in_place && shape->traits & SHUNT_TRAIT_COMBINES && maker->spans->out[maker->comm->rank].bytes != 0)
+        put_aside(maker, task, &recv);
     bool both = send.counts && recv.counts, of_all = shape->recv.blocks != SHUNT_BLOCKS_SOURCES;
     if (both && of_all && call->sendbuf == call->recvbuf && maker->reason == SHUNT_REASON_NONE)
         maker->reason = SHUNT_REASON_ALIASED;
     if (!find_memory(maker, &send, &recv, task))
         return false;
-    if (both && !task->in_place && maker->reason == SHUNT_REASON_NONE && do_overlap(task, spans, maker->comm->size))
+    if (both && !task->in_place && maker->reason == SHUNT_REASON_NONE && do_overlap(maker, task))
         maker->reason = SHUNT_REASON_ALIASED;
-    task->count = largest(maker, spans);
-    task->spans = spans;
+    task->count = largest(maker);
+    task->spans = maker->spans;
+    task->waves = maker->waves;
     return true;
 }
 
 bool shunt_spans_task(const struct shunt_call *call, const struct shunt_comm *comm, struct shunt_spans *spans,
                       struct shunt_task *task, enum shunt_reason *reason)
 {
-    struct maker maker = { .call = call, .shape = &shunt_collectives[task->coll], .comm = comm };
+    struct maker maker = { .call = call, .shape = &shunt_collectives[task->coll], .comm = comm, .spans = spans, .waves = 1 };
 
     if (comm->size > SHUNT_SPAN_RANKS || !shunt_groups_find(call, maker.shape, &maker.groups))
         return false;
@@ -271,7 +317,7 @@ bool shunt_spans_task(const struct shunt_call *call, const struct shunt_comm *co
         maker.reason = shunt_classify_pair(shunt_types_find(call->datatype), call->op, task);
         maker.element = maker.reason == SHUNT_REASON_NONE ? shunt_type_size(task->type) : 1;
     }
-    bool made = make_task(&maker, spans, task);
+    bool made = make_task(&maker, task);
     shunt_groups_release(&maker.groups);
     /* What a derived type leads to has not been looked at. */
     *reason = made || (maker.on_host && maker.reason == SHUNT_REASON_NONE) ? maker.reason : SHUNT_REASON_NO_ALGORITHM;

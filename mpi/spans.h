@@ -11,7 +11,7 @@
 bool shunt_spans_may(unsigned coll);
 
 /*
- * Fill a task of such a call; its coll and root are set, *spans becomes its. *reason: why no kernel can run it.
+ * Fill a task of such a call; its coll and root are set, spans, SHUNT_SPAN_WAVES of them, become its. *reason: why no kernel can run it.
  * False: there is nothing for the GPUs in it (all is surely on host memory: *reason is NONE), or the host has to say that
  * it is wrong.
  */

@@ -327,14 +327,15 @@ static void hog_and_death_of_a_leaf(void)
 
 /* ---- collectives in which not everybody hears from everybody ---- */
 
-/* The last ones in place: what a rank gets takes the place of what it has sent. */
-enum form { BCAST, SCATTER, REDUCE, GATHER, GATHERV, SCAN, ROOTED, SCAN_IN = ROOTED, EXSCAN_IN, ALLTOALLV_IN, FORMS };
+/* RING: two blocks for the next rank. The last ones in place: what a rank gets takes the place of what it has sent. */
+enum form { BCAST, SCATTER, REDUCE, GATHER, GATHERV, RING, SCAN, ROOTED, SCAN_IN = ROOTED, EXSCAN_IN, ALLTOALLV_IN, FORMS };
 
 struct rooted {
     enum form form;
     int count, last, *host;
     struct gpu_block send, recv;
     int counts[16], places[16]; /* of Gatherv */
+    MPI_Comm ring;
 };
 
 static int rooted_word(int rank, int i)
@@ -383,6 +384,10 @@ static void rooted_call(struct rooted *r)
     case SCAN_IN: MPI_Scan(MPI_IN_PLACE, out, r->count, MPI_INT, MPI_SUM, MPI_COMM_WORLD); break;
     case EXSCAN_IN: MPI_Exscan(MPI_IN_PLACE, out, r->count, MPI_INT, MPI_SUM, MPI_COMM_WORLD); break;
     case ALLTOALLV_IN: alltoallv_in_place(r); break;
+    case RING:
+        MPI_Neighbor_alltoallv(in, (int[]){r->count, r->count}, r->places, MPI_INT, out, (int[]){r->count, r->count}, r->places,
+                               MPI_INT, r->ring);
+        break;
     default: MPI_Scan(in, out, r->count, MPI_INT, MPI_SUM, MPI_COMM_WORLD); break;
     }
 }
@@ -403,6 +408,7 @@ static int rooted_wanted(const struct rooted *r, int i)
     case SCATTER: return i < count ? rooted_word(0, sum_rank * count + i) : none;
     case GATHER: return root ? rooted_word(from, i % count) : none;
     case GATHERV: return root && i % count < r->counts[from] ? rooted_word(from, i % count) : none;
+    case RING: return i < 2 * count ? rooted_word((sum_rank + sum_size - 1) % sum_size, i) : none;
     default:
         for (int q = 0; q <= last; q++)
             total += rooted_word(q, i);
@@ -429,6 +435,7 @@ static void rooted_once(struct rooted *r)
 
 static void rooted_make(struct rooted *r, enum form form, int count)
 {
+    const int next = (sum_rank + 1) % sum_size, last = (sum_rank + sum_size - 1) % sum_size, to[] = {next, next}, from[] = {last, last};
     size_t bytes = (size_t)count * (size_t)sum_size * sizeof(int);
 
     *r = (struct rooted){.form = form, .count = count, .last = sum_size - 1, .host = malloc(bytes)};
@@ -438,10 +445,12 @@ static void rooted_make(struct rooted *r, enum form form, int count)
     }
     gpu_alloc(&r->send, 'D', bytes);
     gpu_alloc(&r->recv, 'D', bytes);
+    MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 2, from, to, 2, to, from, MPI_INFO_NULL, 0, &r->ring);
 }
 
 static void rooted_free(struct rooted *r)
 {
+    MPI_Comm_free(&r->ring);
     free(r->host);
     gpu_free(&r->send);
     gpu_free(&r->recv);

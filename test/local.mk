@@ -265,12 +265,12 @@ mpi_test_shared = by_driver case comms gpu pair refer sum
 process_tests = checker allreduce algorithms tune hier collectives random staged requests flights repeats types float16 memory faults containers levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py
 mpi_test_headers = $(mpi_test_shared:%=$(srcdir)/%reldir%/%.h) \
-	$(addprefix $(srcdir)/%reldir%/,calls.h counted.h driver_calls.h form.h parts.h ring.h short_float.h)
+	$(addprefix $(srcdir)/%reldir%/,calls.h counted.h driver_calls.h form.h parts.h places.h ring.h short_float.h)
 # Products and sums are rounded apart, as the reference wants it
 MPI_TEST_CC = $(AM_V_CC)$(MKDIR_P) $(@D) && $(1) -std=gnu11 -g -O2 $(WARNING_FLAGS) $(SANITIZE_FLAGS) -ffp-contract=off \
 	-pthread -I$(top_srcdir)
 EXTRA_DIST += $(mpi_test_programs:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.c) $(mpi_test_shared:%=%reldir%/%.h)
-EXTRA_DIST += %reldir%/calls.h %reldir%/counted.h %reldir%/driver_calls.h %reldir%/form.h %reldir%/parts.h %reldir%/ring.h %reldir%/short_float.h %reldir%/liar.c %reldir%/harness.py %reldir%/machines.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
+EXTRA_DIST += %reldir%/calls.h %reldir%/counted.h %reldir%/driver_calls.h %reldir%/form.h %reldir%/parts.h %reldir%/places.h %reldir%/ring.h %reldir%/short_float.h %reldir%/liar.c %reldir%/harness.py %reldir%/machines.py %reldir%/conftest.py $(addprefix %reldir%/test_,$(process_tests:%=%.py))
 check_DATA =
 CLEANFILES += $(check_DATA) %reldir%/openmpi/*.o %reldir%/mpich/*.o
 .PRECIOUS: %reldir%/openmpi/%.o %reldir%/mpich/%.o
