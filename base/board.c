@@ -241,14 +241,6 @@ static enum shunt_reason judge(struct shunt_board *board, const uint16_t *post, 
     return verdict->reason != SHUNT_REASON_NONE ? verdict->reason : SHUNT_REASON_PEER_VETO;
 }
 
-/* One for each wave; answers the first. */
-static uint64_t take_tickets(struct shared_arena *shared, uint32_t waves)
-{
-    waves = waves > 0 ? waves : 1;
-    shared->tickets += waves;
-    return shared->tickets - waves + 1;
-}
-
 /*
  * Rule 5: the arrival that completed the set decides for all.
  *
@@ -280,8 +272,11 @@ static void decide_round(struct shunt_board *board, _Atomic uint64_t *at, const 
             to.by = (uint32_t)board->me;
         /* Taken before the change: a holder killed between the two leaves a gap, never a ticket for the next one to
            take again. A veto that comes first leaves a gap too. */
-        if (to.state == RUN)
-            mine->verdict.ticket = take_tickets(shared, mine->verdict.waves);
+        if (to.state == RUN) {
+            const uint32_t waves = mine->verdict.waves > 0 ? mine->verdict.waves : 1; /* one for each */
+            shared->tickets += waves;
+            mine->verdict.ticket = shared->tickets - waves + 1;
+        }
         /* fails only after a veto: nobody can arrive any more, and nobody leaves before the decision */
         swap_word(at, &bits, to);
     }

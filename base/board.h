@@ -130,6 +130,7 @@ enum {
     SHUNT_POST_READY = 4, /* both buffers are ready now, not only once this rank's stream has come so far */
     SHUNT_POST_WAKE = 8,  /* this rank does not wait for the decision: wake it (shunt_arena_doze) */
     SHUNT_POST_ASKS = 16, /* it begins nothing yet, but makes a persistent operation */
+    SHUNT_POST_PARTS = 32, /* it will stage the operation, in parts if all do so */
 };
 
 /* Where a buffer is, as a peer can use it. reg = 0: not exported, to be reached only through scratch. */

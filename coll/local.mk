@@ -2,6 +2,8 @@
 # Collectives: tasks, plans, selection, the run of an operation.
 
 coll_sources += \
+	%reldir%/agree.c \
+	%reldir%/agree.h \
 	%reldir%/algo.c \
 	%reldir%/algo.h \
 	%reldir%/algos.def \

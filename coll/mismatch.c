@@ -14,7 +14,7 @@ static const char *value_word(const char *field, unsigned long long value)
     if (strcmp(field, "collective") == 0)
         return shunt_coll_name((unsigned)value);
     if (strcmp(field, "form") == 0)
-        return value != 0 ? "persistent" : "another";
+        return value & SHUNT_POST_PARTS ? "one for the host" : value != 0 ? "persistent" : "another";
     if (strcmp(field, "element type") == 0)
         return shunt_type_name((enum shunt_type)value);
     return strcmp(field, "operation") == 0 ? shunt_op_name((enum shunt_op)value) : NULL;

@@ -21,7 +21,7 @@ const char *shunt_posts_differ(const struct shunt_post *x, const struct shunt_po
         unsigned long long a, b;
     } fields[] = {
         { "collective", x->coll, y->coll },
-        { "form", x->flags & SHUNT_POST_ASKS, y->flags & SHUNT_POST_ASKS },
+        { "form", x->flags & (SHUNT_POST_ASKS | SHUNT_POST_PARTS), y->flags & (SHUNT_POST_ASKS | SHUNT_POST_PARTS) },
         { "count", rows ? 0 : x->count, rows ? 0 : y->count },
         { "element type", x->type, y->type },
         { "operation", x->op, y->op },

@@ -14,7 +14,6 @@
 #include "coll/meet.h"
 #include "coll/mismatch.h"
 #include "coll/prepare.h"
-#include "coll/rows.h"
 #include "coll/select.h"
 #include "cuda/copies.h"
 
@@ -67,8 +66,7 @@ static void give_start(struct shunt_start *start)
     pthread_mutex_unlock(&pool.lock);
 }
 
-/* Why nothing on this board can be begun here. */
-static enum shunt_reason find_trouble(const struct shunt_arena *arena, const struct shunt_board *board)
+enum shunt_reason shunt_start_trouble(const struct shunt_arena *arena, const struct shunt_board *board)
 {
     if (arena == NULL || board == NULL)
         return arena == NULL ? SHUNT_REASON_NO_ARENA : SHUNT_REASON_NOT_REGISTERED;
@@ -269,7 +267,7 @@ enum shunt_status shunt_coll_start(struct shunt_arena *arena, struct shunt_board
 {
     struct shunt_start *start = NULL;
 
-    *reason = find_trouble(arena, board);
+    *reason = shunt_start_trouble(arena, board);
     if (*reason == SHUNT_REASON_NONE && (!shunt_helper_ensure(arena) || (start = take_start()) == NULL))
         *reason = SHUNT_REASON_PEER_VETO;
     if (*reason == SHUNT_REASON_NONE) {
@@ -395,74 +393,4 @@ enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcom
     outcome->hosted = (work->plan.flags & SHUNT_PLAN_HOSTED) != 0;
     give_start(start);
     return status;
-}
-
-/* ---- operations that are begun many times ---- */
-
-static bool agree(const struct shunt_post *const *posts, int n, void *context, struct shunt_verdict *verdict)
-{
-    const struct shunt_arena *arena = context;
-    struct shunt_row_mismatch mismatch;
-    unsigned long long a, b;
-
-    for (int i = 1; i < n; i++) {
-        if (shunt_posts_differ(posts[0], posts[i], &a, &b) != NULL) {
-            verdict->reason = SHUNT_REASON_MISMATCH;
-            return false;
-        }
-    }
-    if (!shunt_rows_any(posts, n) || !shunt_rows_differ(arena, posts, n, &mismatch))
-        return true;
-    verdict->reason = SHUNT_REASON_MISMATCH;
-    return false;
-}
-
-static enum shunt_reason await_agreement(struct shunt_waiter *w, struct shunt_round *round)
-{
-    enum shunt_round_state state;
-    enum shunt_reason reason = SHUNT_REASON_NONE;
-
-    while ((state = shunt_round_poll(round)) == SHUNT_ROUND_UNDECIDED)
-        shunt_wait_a_little(w);
-    if (state == SHUNT_ROUND_STAGE)
-        reason = shunt_round_verdict(round)->reason;
-    if (reason == SHUNT_REASON_MISMATCH)
-        shunt_mismatch_say(w->arena, round);
-    shunt_round_leave(round);
-    return reason;
-}
-
-enum shunt_reason shunt_coll_agree(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
-                                   const struct shunt_progress *progress, uint64_t *sequence)
-{
-    struct shunt_waiter w = { .arena = arena, .board = board, .progress = progress, .patience = SHUNT_PATIENCE };
-    enum shunt_reason reason = find_trouble(arena, board), ignored;
-    struct shunt_prepared prepared;
-    struct shunt_round round;
-    struct shunt_post post;
-
-    if (reason == SHUNT_REASON_NONE && !shunt_helper_ensure(arena))
-        reason = SHUNT_REASON_PEER_VETO;
-    if (reason == SHUNT_REASON_NONE)
-        reason = shunt_prepare(&w, task, false, &prepared);
-    if (reason != SHUNT_REASON_NONE) {
-        shunt_board_pass(board);
-        return reason;
-    }
-    /* A buffer is offered to the peers on its second use, and of this one it is known that there will be one. */
-    shunt_prepare_offer(arena, board, prepared.device, task, &post);
-    reason = shunt_prepare_post(arena, board, prepared.device, task, &post);
-    if (reason != SHUNT_REASON_NONE) {
-        shunt_board_pass(board);
-        return reason;
-    }
-    post.flags |= SHUNT_POST_ASKS;
-    if (shunt_board_arrive(board, &post, agree, arena, &round, &reason) != SHUNT_OK)
-        return reason;
-    *sequence = round.sequence;
-    reason = await_agreement(&w, &round);
-    /* All have offered theirs before they arrived. */
-    for (int q = 0; reason == SHUNT_REASON_NONE && q < shunt_board_size(board); q++)
-        shunt_peer_open(arena, prepared.slots[q], &ignored);
-    return reason;
 }

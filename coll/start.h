@@ -49,12 +49,7 @@ const struct shunt_board *shunt_start_board(const struct shunt_start *start);
 /* Of one that is DONE (its status) or STAGED (SHUNT_PASS): the answer, as of shunt_coll_run. Gives the operation back. */
 enum shunt_status shunt_start_end(struct shunt_start *start, struct shunt_outcome *outcome);
 
-/*
- * Ask all ranks of a board whether an operation that will be begun many times can run on the GPUs; they meet there, and offer
- * and open their buffers. Waits for all of them to ask, as a blocking call does. Takes the step on the board, whatever becomes
- * of it. NONE: each can begin it, and *sequence is the number of the step, the same on all. Else on no rank it can.
- */
-enum shunt_reason shunt_coll_agree(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
-                                   const struct shunt_progress *progress, uint64_t *sequence);
+/* Why nothing on this board can be begun by this process. */
+enum shunt_reason shunt_start_trouble(const struct shunt_arena *arena, const struct shunt_board *board);
 
 #endif

@@ -16,6 +16,8 @@ cuda_sources += \
 	%reldir%/fetch_args.h \
 	%reldir%/fetcher.c \
 	%reldir%/fetcher.h \
+	%reldir%/flow.c \
+	%reldir%/flow.h \
 	%reldir%/gpu.h \
 	%reldir%/image.S \
 	%reldir%/kargs.h \

@@ -17,6 +17,7 @@
 #include "mpi/classify.h"
 #include "mpi/life.h"
 #include "mpi/operand.h"
+#include "mpi/parts.h"
 #include "mpi/spans.h"
 #include "mpi/types.h"
 
@@ -326,5 +327,7 @@ bool shunt_device_try(const struct shunt_call *call, enum shunt_reason *reason, 
         shunt_arena_set_device_used(shunt_life_arena());
     if (__builtin_expect(__atomic_load_n(&shunt_flights, __ATOMIC_RELAXED) > 0, 0))
         shunt_flights_meet(call->comm);
+    if (*reason != SHUNT_REASON_NONE && shunt_parts_may(call, comm, &task, *reason))
+        return shunt_parts_run(call, comm, &task, reason, rc);
     return shunt_device_run(call, comm, &task, reason, rc);
 }

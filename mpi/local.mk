@@ -63,6 +63,8 @@ mpi_sources += \
 	%reldir%/parcel.c \
 	%reldir%/parcel.h \
 	%reldir%/partition.c \
+	%reldir%/parts.c \
+	%reldir%/parts.h \
 	%reldir%/poll.c \
 	%reldir%/poll.h \
 	%reldir%/receipt.c \

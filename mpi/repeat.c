@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "coll/start.h"
+#include "coll/agree.h"
 #include "mpi/device.h"
 #include "mpi/forms.h"
 #include "mpi/life.h"

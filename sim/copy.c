@@ -210,6 +210,7 @@ CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
+    sim_count(SIM_COPIES);
     return copy(stream, false, to, from, bytes, ANY);
 }
 

@@ -291,7 +291,7 @@ CUresult sim_copy_registered(struct CUstream_st *s, CUdeviceptr device, char *ho
 
 /* ---- how often this process has launched something; made memory known to the driver, or to others, or opened theirs ---- */
 
-enum sim_counted { SIM_LAUNCHES, SIM_REGISTRATIONS, SIM_COUNTED };
+enum sim_counted { SIM_LAUNCHES, SIM_REGISTRATIONS, SIM_COPIES, SIM_COUNTED };
 void sim_count(enum sim_counted what);
 
 /* For tests: of "launches" or "registrations" */

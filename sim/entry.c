@@ -56,7 +56,12 @@ void sim_count(enum sim_counted what)
 
 unsigned long long shunt_sim_count(const char *what)
 {
-    return atomic_load(&counts[strcmp(what, "launches") == 0 ? SIM_LAUNCHES : SIM_REGISTRATIONS]);
+    static const char *const words[] = {[SIM_LAUNCHES] = "launches", [SIM_REGISTRATIONS] = "registrations", [SIM_COPIES] = "copies"};
+
+    for (int i = 0; i < SIM_COUNTED; i++)
+        if (strcmp(what, words[i]) == 0)
+            return atomic_load(&counts[i]);
+    return 0;
 }
 
 /* A file without a name, its descriptor out of the way of programs that count on low ones */

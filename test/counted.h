@@ -6,7 +6,7 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-/* "launches", or "registrations": memory made known to the driver or to others, or theirs opened. */
+/* "launches", or "registrations": memory made known to the driver or to others, or theirs opened; "copies": begun without waiting. */
 static inline unsigned long long sim_counted(const char *what)
 {
     static unsigned long long (*count)(const char *);

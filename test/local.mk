@@ -181,7 +181,7 @@ check_PROGRAMS += %reldir%/unit/key %reldir%/unit/map
 %canon_reldir%_unit_map_LDADD = $(CMOCKA_LIBS)
 flatten_sources = mpi/flatten.c mpi/patterns.c cuda/pattern.c cuda/outline.c
 staging_sources = mpi/classify.c mpi/forms.c mpi/image.c mpi/map.c mpi/operand.c mpi/tally.c mpi/types.c mpi/float16.c cuda/types.c \
-	mpi/aside.c mpi/covered.c mpi/device.c mpi/packed.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
+	mpi/aside.c mpi/covered.c mpi/device.c mpi/edges.c mpi/packed.c mpi/parts.c mpi/rows.c mpi/spans.c coll/colls.c $(flatten_sources)
 allreduce_test_sources = %reldir%/unit/allreduce.c mpi/collective.c $(staging_sources)
 icoll_test_sources = %reldir%/unit/icoll.c mpi/operation.c mpi/copying.c mpi/face.c mpi/flight.c mpi/kept.c $(staging_sources)
 types_test_sources = %reldir%/unit/types.c mpi/float16.c mpi/types.c cuda/types.c
@@ -260,7 +260,7 @@ mpi_test_programs = bench_types check_init check_accesses check_across check_all
 	check_concurrent check_ends check_errors check_files check_flights check_float16 check_huge check_layouts check_leftovers \
 	check_life check_memory check_messages check_mismatch check_nodes check_packing check_random check_repeats check_requests check_room check_rows \
 	check_spawn check_starts check_threads check_types \
-	check_parcels check_partners check_storm check_unusual check_user check_waits check_windows
+	check_parcels check_partners check_parts check_storm check_unusual check_user check_waits check_windows
 mpi_test_shared = by_driver case comms gpu pair refer sum
 process_tests = checker allreduce algorithms tune hier collectives random staged requests flights repeats types float16 memory faults containers levels shm topo life messages nodes machines linger \
 	ll128 app room clients mpich_suite mpi4py

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What does not run on the GPUs takes device memory by way of host memory, whatever the host MPI: each is compared
 with the same call on host memory, byte by byte."""
+import re
+
 import pytest
 
-from harness import mpirun, staged
+from harness import Block, mpirun, program_path, staged
 
 PAIRS = ["D:D", "A:V", "H:D", "E:R", "DH:HD"]
 MORE = ["D:M", "D:H", "P:S", "HM:MD", "M:D", "DH:D", "H:H", "B:X"]
@@ -77,3 +79,21 @@ def test_windows_in_device_memory(family):
 def test_windows_in_managed_memory_of_old_kind(family):
     """Where the CPU must not touch it while a kernel runs, no host MPI may have it."""
     mpirun(family, 2, "check_windows", "turns", faults=["turns"]).checked()
+
+
+@pytest.mark.parametrize("mpi, ranks, kinds", [("openmpi", 2, "D"), ("openmpi", 4, "DM"), ("openmpi", 3, "DDH"), ("mpich", 2, "D")])
+def test_long_reductions_in_parts(mpi, ranks, kinds):
+    """When the host begins with the first part, one more is on its way; when it begins with the last, those before are back."""
+    result = mpirun(mpi, ranks, "check_parts", kinds, settings={"SHUNT_STAGE_CHUNK": "16k"})
+    result.checked()
+    first, last = map(int, re.search(r"before the first part: (\d+), before the last: (\d+)", result.out).groups())
+    assert (first, last) == ((10, 10) if "H" in kinds else (2, 10 + 9)), str(result)
+
+
+def test_parts_that_differ():
+    """Of a rank with other pieces than the others': all stage it as a whole."""
+    words = ["/bin/sh", "-c", '[ $OMPI_COMM_WORLD_RANK = 0 ] || export SHUNT_STAGE_CHUNK=32k; exec "$@"', "sh",
+             program_path("openmpi", "check_parts"), "D"]
+    result = mpirun("openmpi", blocks=[Block(2, words)], settings={"SHUNT_STAGE_CHUNK": "16k"})
+    result.checked()
+    assert "do not match" not in result.err and "before the last: 19" not in result.out, str(result)

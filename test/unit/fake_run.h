@@ -13,7 +13,9 @@
 #include <errno.h>
 
 #include "base/stats.h"
+#include "coll/agree.h"
 #include "coll/run.h"
+#include "cuda/flow.h"
 #include "mpi/comm.h"
 #include "mpi/life.h"
 
@@ -97,6 +99,43 @@ enum shunt_status shunt_coll_run(struct shunt_arena *arena, struct shunt_board *
     outcome->reason = run_reason;
     errno = EIO;
     return run_status;
+}
+
+/* Nothing here is long enough to be staged in parts. */
+enum shunt_reason shunt_coll_agree_parts(struct shunt_arena *arena, struct shunt_board *board, const struct shunt_task *task,
+                                         uint64_t each, const struct shunt_progress *progress)
+{
+    (void)arena, (void)board, (void)task, (void)each, (void)progress;
+    fail_msg("staged in parts");
+    return SHUNT_REASON_PEER_VETO;
+}
+
+bool shunt_flow_open(const void *device, struct shunt_flow *flow)
+{
+    (void)device, (void)flow;
+    return false;
+}
+
+void shunt_flow_close(struct shunt_flow *flow)
+{
+    (void)flow;
+}
+
+enum shunt_status shunt_flow_out(struct shunt_flow *flow, unsigned piece, const void *device, size_t bytes)
+{
+    (void)flow, (void)piece, (void)device, (void)bytes;
+    return SHUNT_ERR_CUDA;
+}
+
+enum shunt_status shunt_flow_back(struct shunt_flow *flow, unsigned piece, void *device, size_t bytes)
+{
+    return shunt_flow_out(flow, piece, device, bytes);
+}
+
+enum shunt_status shunt_flow_wait(struct shunt_flow *flow, unsigned piece)
+{
+    (void)flow, (void)piece;
+    return SHUNT_ERR_CUDA;
 }
 
 void shunt_stats_count(unsigned coll, unsigned path, enum shunt_reason reason, uint64_t bytes)
