@@ -42,7 +42,8 @@ static void list_work(void)
 {
     arrive(0);
     work = (struct shunt_work){ .round = rounds[0], .device = &device, .state = SHUNT_WORK_ARRIVED, .detached = true,
-                                .planned = true, .drop = count_drop, .launch = { .ticket = TICKET, .slots = slots } };
+                                .planned = true, .drop = count_drop, .last = TICKET,
+                                .launch = { .ticket = TICKET, .slots = slots } };
     shunt_drive_lock();
     shunt_drive_list(&work);
     shunt_drive_unlock();
