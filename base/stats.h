@@ -16,6 +16,7 @@
  *     shunt [HOST]   links: 12 proven in 4.1 ms of each process at most, the slowest copy took 0.3 of 10000 ms
  *     shunt [HOST]   messages: 20 fetched from the sender's buffer, 1 moved to host memory, 2097152 bytes
  *     shunt [HOST]   messages: 15 fetched without a launch
+ *     shunt [HOST]   messages: 12 packed for their receivers, 9 unpacked by them
  *     shunt [HOST]   messages: 12 to other nodes over UCX, 25165824 bytes
  *
  * Calls on host memory are counted of Allreduce only; of calls without device algorithms the staged ones. Lines of zero calls

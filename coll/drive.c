@@ -434,8 +434,9 @@ static void look_at_kernel(struct shunt_arena *arena, struct shunt_work *work, b
     struct shunt_device *device = work->device;
     bool engines = work->plan.flags & SHUNT_PLAN_ENGINES;
     if (work->ended && !engines && !work->yielded) { /* who has died or failed will do nothing that is waited for */
+        const bool all_there = work->writers == 0 && work->launch.ticket == work->last;
         if (!well)
-            finish(arena, work, SHUNT_DONE_OK, work->writers == 0 ? SHUNT_OK : SHUNT_ERR_DEAD);
+            finish(arena, work, SHUNT_DONE_OK, all_there ? SHUNT_OK : SHUNT_ERR_DEAD);
         return;
     }
     /* Copy engines wait for nobody; it is this host that waits for the other's word. */

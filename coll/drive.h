@@ -29,7 +29,7 @@ struct shunt_work {
     bool detached; /* nobody need wait for it: who finds its end takes it from the list, and leaves */
     bool planned;
     bool between; /* in flight, but no kernel is: a wave has ended, and the next one has not been launched */
-    bool ended;    /* this rank's part is; it is not left, since those of others are not */
+    bool ended;    /* this rank's part of the wave is; it is not left, since those of others are not */
     uint64_t unheard; /* ranks of whose parts only they can tell */
     uint64_t writers; /* the same of those without whose parts this rank's result is not there */
     bool called_off; /* this rank's kernel has been told to end as it is */

@@ -266,6 +266,7 @@ static bool is_lone(const struct shunt_device *device)
 /* With the lock held, inside the context. What goes not now goes when a lane is free. */
 static void push(const struct shunt_device *device, bool now)
 {
+    const uint64_t words = engines_words(); /* before the looks: who waits must not sleep through what changes after them */
     bool lone = is_lone(device), idle;
 
     if (lanes.n == 0)
@@ -275,7 +276,7 @@ static void push(const struct shunt_device *device, bool now)
     if (idle || deep || now)
         issue(device, lane);
     else if (device->stream_words)
-        atomic_store_explicit(&lanes.tried, engines_words(), memory_order_relaxed);
+        atomic_store_explicit(&lanes.tried, words, memory_order_relaxed);
 }
 
 /* With the lock held: is there still room in the batch that is being filled? */

@@ -87,6 +87,7 @@ enum shunt_peer_state shunt_transports_meet(const struct shunt_meeting *meeting)
 
 void shunt_transports_leave(struct shunt_peer *peer)
 {
+    shunt_probe_drop(&peer->probe);
     for (int i = 0; i < N_TRANSPORTS; i++)
         if (transports[i]->leave != NULL)
             transports[i]->leave(peer);

@@ -100,10 +100,10 @@ enum shunt_edges shunt_edges_of(const struct shunt_call *call, const struct shun
 
     if (which < 0)
         return SHUNT_EDGES_IN_ORDER;
-    if (shunt_life_world_group() == MPI_GROUP_NULL) /* nor is there MPI_COMM_SELF */
+    /* Without a world there is no MPI_COMM_SELF either; and another thread may use that in a collective at this moment. */
+    if (shunt_life_world_group() == MPI_GROUP_NULL || shunt_life_has_threads())
         return SHUNT_EDGES_UNKNOWN;
     _Atomic signed char *answer = &known[which][kind][blocking];
-    /* Relaxed: two threads that both ask get the same answer. */
     if (atomic_load_explicit(answer, memory_order_relaxed) == 0)
         atomic_store_explicit(answer, (signed char)(1 + ask_host(family, blocking, groups->topology)), memory_order_relaxed);
     return (enum shunt_edges)(atomic_load_explicit(answer, memory_order_relaxed) - 1);

@@ -59,6 +59,13 @@ bool shunt_life_forked(void)
     return atomic_load_explicit(&life.forked, memory_order_relaxed);
 }
 
+bool shunt_life_has_threads(void)
+{
+    int provided = MPI_THREAD_MULTIPLE;
+
+    return shunt_host.Query_thread(&provided) != MPI_SUCCESS || provided == MPI_THREAD_MULTIPLE;
+}
+
 int shunt_life_flush(void)
 {
     int saved = errno, left = 0;

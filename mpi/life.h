@@ -18,6 +18,9 @@ bool shunt_life_forked(void);
 /* shunt_flush (include/shunt.h). */
 int shunt_life_flush(void);
 
+/* May several threads call MPI at once? */
+bool shunt_life_has_threads(void);
+
 /* Is a session open? */
 bool shunt_life_has_session(void);
 

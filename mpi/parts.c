@@ -2,7 +2,10 @@
 /* Reductions that are staged in parts; parts.h. */
 #include "mpi/parts.h"
 
+#include <errno.h>
+
 #include "base/conf.h"
+#include "base/spans.h"
 #include "base/stats.h"
 #include "coll/agree.h"
 #include "cuda/flow.h"
@@ -26,7 +29,7 @@ struct parts {
     uint64_t element;       /* bytes */
     uint64_t count, each;   /* elements: of all, and of a part */
     struct side send, recv;
-    enum shunt_status status; /* of the copies. Once one has failed there are no more, but the others get what they wait for */
+    enum shunt_status out, back; /* of the copies that way: once one has failed there are no more */
 };
 
 /* What all ranks see alike: kernels have no such types and operations. (Derived types are for the program's operations only.) */
@@ -47,7 +50,7 @@ bool shunt_parts_may(const struct shunt_call *call, const struct shunt_comm *com
     const bool by_element = task->coll == SHUNT_COLL_ALLREDUCE || task->coll == SHUNT_COLL_REDUCE ||
                             task->coll == SHUNT_COLL_SCAN || task->coll == SHUNT_COLL_EXSCAN;
 
-    if (!by_element || !is_of_all(call, reason) || !comm->board || comm->hier || comm->size < 2 || shunt_conf->reproducible)
+    if (!by_element || call->op == MPI_OP_NULL || !is_of_all(call, reason) || !comm->board || comm->hier || comm->size < 2 || shunt_conf->reproducible)
         return false;
     uint64_t element = element_of(call);
     return element != 0 && element <= shunt_conf->stage_chunk && task->count * element >= 2 * shunt_conf->stage_chunk;
@@ -75,22 +78,23 @@ static char *image_of(const struct parts *parts, const struct side *side, uint64
 
 static void copy_out(struct parts *parts, uint64_t part)
 {
-    if (parts->send.flows && parts->status == SHUNT_OK)
-        parts->status = shunt_flow_out(&parts->send.flow, part % SHUNT_FLOW_PIECES, place_of(parts, &parts->send, part),
-                                       count_of(parts, part) * parts->element);
+    if (parts->send.flows && parts->out == SHUNT_OK)
+        parts->out = shunt_flow_out(&parts->send.flow, part % SHUNT_FLOW_PIECES, place_of(parts, &parts->send, part),
+                                    count_of(parts, part) * parts->element);
 }
 
 static void copy_back(struct parts *parts, uint64_t part)
 {
-    if (parts->recv.flows && parts->recv.counts && parts->status == SHUNT_OK)
-        parts->status = shunt_flow_back(&parts->recv.flow, part % SHUNT_FLOW_PIECES, place_of(parts, &parts->recv, part),
-                                        count_of(parts, part) * parts->element);
+    if (parts->recv.flows && parts->recv.counts && parts->back == SHUNT_OK)
+        parts->back = shunt_flow_back(&parts->recv.flow, part % SHUNT_FLOW_PIECES, place_of(parts, &parts->recv, part),
+                                      count_of(parts, part) * parts->element);
 }
 
-static void await(struct parts *parts, struct side *side, uint64_t part)
+static void await(struct side *side, uint64_t part, enum shunt_status *status)
 {
-    if (side->flows && parts->status == SHUNT_OK)
-        parts->status = shunt_flow_wait(&side->flow, part % SHUNT_FLOW_PIECES);
+    enum shunt_status found = side->flows ? shunt_flow_wait(&side->flow, part % SHUNT_FLOW_PIECES) : SHUNT_OK;
+
+    *status = *status == SHUNT_OK ? found : *status;
 }
 
 static int call_host(const struct parts *parts, uint64_t part)
@@ -108,7 +112,10 @@ static int call_host(const struct parts *parts, uint64_t part)
     }
 }
 
-/* Each waits for the copy of its piece that was begun two parts before; so two parts are on their way while the host has a third. */
+/*
+ * Each waits for the copy of its piece that was begun two parts before; so two parts are on their way while the host has a third.
+ * What does not come out of this rank the host does not get to see: then the others wait, as if it had been staged as a whole.
+ */
 static int run(struct parts *parts)
 {
     const uint64_t n = (parts->count + parts->each - 1) / parts->each;
@@ -118,16 +125,18 @@ static int run(struct parts *parts)
     for (uint64_t i = 0; i < n && rc == MPI_SUCCESS; i++) {
         if (i + 1 < n)
             copy_out(parts, i + 1);
-        await(parts, &parts->send, i);
+        await(&parts->send, i, &parts->out);
         if (i >= SHUNT_FLOW_PIECES)
-            await(parts, &parts->recv, i);
+            await(&parts->recv, i, &parts->back);
+        if (parts->out != SHUNT_OK)
+            break;
         rc = call_host(parts, i);
         if (rc == MPI_SUCCESS)
             copy_back(parts, i);
     }
-    for (unsigned i = 0; i < SHUNT_FLOW_PIECES; i++) {
-        await(parts, &parts->send, i);
-        await(parts, &parts->recv, i);
+    for (unsigned i = 0; i < SHUNT_FLOW_PIECES; i++) { /* nothing may be under way when the pieces are given back */
+        await(&parts->send, i, &parts->out);
+        await(&parts->recv, i, &parts->back);
     }
     return rc;
 }
@@ -149,6 +158,10 @@ static bool open_parts(const struct shunt_call *call, const struct shunt_task *t
     parts->recv.counts = task->coll == SHUNT_COLL_REDUCE   ? comm->rank == task->root :
                          task->coll == SHUNT_COLL_EXSCAN ? comm->rank > 0 :
                                                            true;
+    /* Overlapping buffers are a mistake that the host finds if it sees one image of them. */
+    const uint64_t bytes = parts->count * parts->element;
+    if (parts->recv.counts && !task->in_place && shunt_bytes_overlap(task->send, bytes, task->recv, bytes))
+        return false;
     return open_side(&parts->send, task->send, &task->send_mem) && open_side(&parts->recv, task->recv, &task->recv_mem);
 }
 
@@ -166,6 +179,7 @@ bool shunt_parts_run(const struct shunt_call *call, const struct shunt_comm *com
     struct shunt_progress progress = shunt_device_progress(call);
     enum shunt_reason trouble = SHUNT_REASON_PEER_VETO;
     struct parts parts;
+    int saved = errno;
 
     if (open_parts(call, task, comm, &parts))
         trouble = shunt_coll_agree_parts(shunt_life_arena(), comm->board, task, parts.each, &progress);
@@ -176,7 +190,7 @@ bool shunt_parts_run(const struct shunt_call *call, const struct shunt_comm *com
         shunt_flights_before(MPI_COMM_NULL);
         shunt_float16_replace(&parts.call);
         *rc = run(&parts);
-        if (*rc == MPI_SUCCESS && parts.status != SHUNT_OK)
+        if (*rc == MPI_SUCCESS && (parts.out != SHUNT_OK || parts.back != SHUNT_OK))
             *rc = shunt_comm_fail(call->comm);
     }
     bool done = trouble == SHUNT_REASON_NONE || shunt_device_bereft(comm->board, trouble);
@@ -185,5 +199,6 @@ bool shunt_parts_run(const struct shunt_call *call, const struct shunt_comm *com
     if (trouble == SHUNT_REASON_MISMATCH)
         *reason = trouble;
     close_parts(&parts);
+    errno = saved;
     return done;
 }

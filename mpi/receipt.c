@@ -36,10 +36,7 @@ static atomic_int early;
 /* Several threads in calls that look at the same messages are more than can be told apart here. */
 static bool is_alone(void)
 {
-    int provided = MPI_THREAD_MULTIPLE;
-
-    return shunt_life_arena() && shunt_conf->message_size != SIZE_MAX &&
-           shunt_host.Query_thread(&provided) == MPI_SUCCESS && provided != MPI_THREAD_MULTIPLE;
+    return shunt_life_arena() && shunt_conf->message_size != SIZE_MAX && !shunt_life_has_threads();
 }
 
 bool shunt_receipt_early(void)

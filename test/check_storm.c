@@ -72,8 +72,9 @@ static int draw_bytes(void)
 
     /* As long as what is sent in place of large messages: then there are soon none of these any more. */
     if (odd && draw(20) == 0)
-        size = 125;
-    return draw(3) ? size : size + 4 * (int)draw(64);
+        return 125;
+    size = draw(3) ? size : size + 4 * (int)draw(64);
+    return size == 125 ? 129 : size;
 }
 
 static void draw_message(struct round *round, struct message *m, bool probes)

