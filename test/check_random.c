@@ -398,6 +398,7 @@ static void run_test(struct test *test)
         fail(test, "the host refuses it", 0, 0, 0);
     host_calls++;
     place_buffers(test, memory[0] + GUARD + test->offsets[0], memory[1] + GUARD + test->offsets[1], &a);
+    form_in_waves = test->place->twice;
     if (run_call(test->call, test->large, &a) != MPI_SUCCESS)
         fail(test, "an error", 0, 0, 0);
     device_calls += starts_of(form);
