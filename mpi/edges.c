@@ -2,26 +2,43 @@
 /* Which of several blocks between two ranks is which; edges.h. */
 #include "mpi/edges.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "mpi/life.h"
 #include "mpi/operand.h"
 
-#define EDGES 4 /* of the process with itself; of a grid, in two dimensions */
+#define EDGES 4     /* of the process with itself; of a grid, in two dimensions */
+#define TAG   24095 /* of the making of a communicator; a program that makes one of MPI_COMM_SELF has another */
+
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 
 static const int ones[EDGES] = { 1, 1, 1, 1 }, places[EDGES] = { 0, 1, 2, 3 }, selves[EDGES];
 static const MPI_Aint bytes[EDGES] = { 0, sizeof(int), 2 * sizeof(int), 3 * sizeof(int) };
 
-/* A communicator of this process alone, which is its own neighbour. */
-static int make_comm(int topology, MPI_Comm *comm)
+/* A communicator of this process alone. By its group: in collectives on MPI_COMM_SELF another thread of the program may be. */
+static int make_own(MPI_Comm *own)
+{
+    MPI_Group group;
+    int rc = shunt_host.Comm_group(MPI_COMM_SELF, &group);
+
+    if (rc != MPI_SUCCESS)
+        return rc;
+    rc = shunt_host.Comm_create_group(MPI_COMM_SELF, group, TAG, own);
+    shunt_host.Group_free(&group);
+    return rc;
+}
+
+/* One in which this process is its own neighbour. */
+static int make_comm(MPI_Comm own, int topology, MPI_Comm *comm)
 {
     static const int periods[EDGES / 2] = { 1, 1 }, degree[1] = { EDGES };
 
     switch (topology) {
-    case MPI_CART: return shunt_host.Cart_create(MPI_COMM_SELF, EDGES / 2, ones, periods, 0, comm);
-    case MPI_GRAPH: return shunt_host.Graph_create(MPI_COMM_SELF, 1, degree, selves, 0, comm);
+    case MPI_CART: return shunt_host.Cart_create(own, EDGES / 2, ones, periods, 0, comm);
+    case MPI_GRAPH: return shunt_host.Graph_create(own, 1, degree, selves, 0, comm);
     default:
-        return shunt_host.Dist_graph_create_adjacent(MPI_COMM_SELF, EDGES, selves, ones, EDGES, selves, ones, MPI_INFO_NULL, 0,
+        return shunt_host.Dist_graph_create_adjacent(own, EDGES, selves, ones, EDGES, selves, ones, MPI_INFO_NULL, 0,
                                                      comm);
     }
 }
@@ -77,12 +94,16 @@ static enum shunt_edges recognise(const int *got, int topology)
 static enum shunt_edges ask_host(unsigned family, bool blocking, int topology)
 {
     int got[EDGES] = { -1, -1, -1, -1 };
-    MPI_Comm comm;
+    MPI_Comm own, comm;
 
-    if (make_comm(topology, &comm) != MPI_SUCCESS)
+    if (make_own(&own) != MPI_SUCCESS)
         return SHUNT_EDGES_UNKNOWN;
-    int rc = blocking ? call_blocking(family, places, got, comm) : call_nonblocking(family, places, got, comm);
-    shunt_host.Comm_free(&comm);
+    int rc = make_comm(own, topology, &comm);
+    if (rc == MPI_SUCCESS) {
+        rc = blocking ? call_blocking(family, places, got, comm) : call_nonblocking(family, places, got, comm);
+        shunt_host.Comm_free(&comm);
+    }
+    shunt_host.Comm_free(&own);
     return rc == MPI_SUCCESS ? recognise(got, topology) : SHUNT_EDGES_UNKNOWN;
 }
 
@@ -100,12 +121,15 @@ enum shunt_edges shunt_edges_of(const struct shunt_call *call, const struct shun
 
     if (which < 0)
         return SHUNT_EDGES_IN_ORDER;
-    /* Without a world there is no MPI_COMM_SELF either; and another thread may use that in a collective at this moment. */
-    if (shunt_life_world_group() == MPI_GROUP_NULL || shunt_life_has_threads())
+    if (shunt_life_world_group() == MPI_GROUP_NULL) /* nor is there MPI_COMM_SELF */
         return SHUNT_EDGES_UNKNOWN;
     _Atomic signed char *answer = &known[which][kind][blocking];
-    if (atomic_load_explicit(answer, memory_order_relaxed) == 0)
-        atomic_store_explicit(answer, (signed char)(1 + ask_host(family, blocking, groups->topology)), memory_order_relaxed);
+    if (atomic_load_explicit(answer, memory_order_relaxed) == 0) {
+        pthread_mutex_lock(&asking);
+        if (atomic_load_explicit(answer, memory_order_relaxed) == 0)
+            atomic_store_explicit(answer, (signed char)(1 + ask_host(family, blocking, groups->topology)), memory_order_relaxed);
+        pthread_mutex_unlock(&asking);
+    }
     return (enum shunt_edges)(atomic_load_explicit(answer, memory_order_relaxed) - 1);
 }
 

@@ -21,11 +21,18 @@ def check(family, ranks, *words, **more):
     ("noipc", "the driver refused CUDA IPC"),
     ("nop2p", "no peer access between the GPUs"),
     ("nomem", "no device memory for the scratch space"),
-    ("lost", "what one GPU writes does not arrive at another"),
 ])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_driver_refuses(family, fault, reason, ranks):
     check(family, ranks, *SMALL, faults=[fault], settings=ALONE).ran("staged", reason=reason)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_writes_that_are_lost(family, ranks):
+    """Who has not heard of it yet when another goes on takes that one for a rank on host memory, at the first call."""
+    reasons = check(family, ranks, *SMALL, faults=["lost"], settings=ALONE).ran("staged").stats.reasons
+    assert reasons["what one GPU writes does not arrive at another"] > reasons["a rank passed host memory"], reasons
+    assert sum(reasons.values()) == reasons["what one GPU writes does not arrive at another"] + reasons["a rank passed host memory"], reasons
 
 
 @pytest.mark.parametrize("fault, reasons", [
