@@ -50,7 +50,9 @@ bool shunt_parts_may(const struct shunt_call *call, const struct shunt_comm *com
     const bool by_element = task->coll == SHUNT_COLL_ALLREDUCE || task->coll == SHUNT_COLL_REDUCE ||
                             task->coll == SHUNT_COLL_SCAN || task->coll == SHUNT_COLL_EXSCAN;
 
-    if (!by_element || call->op == MPI_OP_NULL || !is_of_all(call, reason) || !comm->board || comm->hier || comm->size < 2 || shunt_conf->reproducible)
+    if (!by_element || call->op == MPI_OP_NULL || !is_of_all(call, reason))
+        return false;
+    if (!comm->board || comm->hier || comm->size < 2 || shunt_conf->reproducible)
         return false;
     uint64_t element = element_of(call);
     return element != 0 && element <= shunt_conf->stage_chunk && task->count * element >= 2 * shunt_conf->stage_chunk;

@@ -130,15 +130,15 @@ check_PROGRAMS += %reldir%/unit/memory
 %canon_reldir%_unit_memory_LDADD = $(CMOCKA_LIBS)
 # Orders to a kernel that stays, and to one that lingers, and what such a kernel has not done; the kernels are the tests'
 check_PROGRAMS += %reldir%/unit/stay
-%canon_reldir%_unit_stay_SOURCES = %reldir%/unit/stay.c %reldir%/unit/fake_stream.h cuda/orders.c cuda/pace.c cuda/stay.c
+%canon_reldir%_unit_stay_SOURCES = %reldir%/unit/stay.c %reldir%/unit/fake_query.h %reldir%/unit/fake_stream.h cuda/orders.c cuda/pace.c cuda/stay.c
 %canon_reldir%_unit_stay_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_stay_LDADD = $(CMOCKA_LIBS)
 check_PROGRAMS += %reldir%/unit/fetcher
-%canon_reldir%_unit_fetcher_SOURCES = %reldir%/unit/fetcher.c cuda/fetcher.c cuda/orders.c cuda/pace.c cuda/stay.c
+%canon_reldir%_unit_fetcher_SOURCES = %reldir%/unit/fetcher.c %reldir%/unit/fake_query.h cuda/fetcher.c cuda/orders.c cuda/pace.c cuda/stay.c
 %canon_reldir%_unit_fetcher_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_fetcher_LDADD = libbase.la $(CMOCKA_LIBS)
 check_PROGRAMS += %reldir%/unit/linger
-%canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c %reldir%/unit/fake_stream.h cuda/linger.c cuda/orders.c cuda/pace.c
+%canon_reldir%_unit_linger_SOURCES = %reldir%/unit/linger.c %reldir%/unit/fake_query.h %reldir%/unit/fake_stream.h cuda/linger.c cuda/orders.c cuda/pace.c
 %canon_reldir%_unit_linger_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 %canon_reldir%_unit_linger_LDADD = $(CMOCKA_LIBS)
 # Members that meet at different times

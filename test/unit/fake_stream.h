@@ -7,23 +7,10 @@
 
 #include "base/board.h"
 #include "base/conf.h"
-#include "cuda/driver.h"
+#include "test/unit/fake_query.h"
 
-struct shunt_driver shunt_driver;
 static struct shunt_conf conf;
 const struct shunt_conf *shunt_conf = &conf;
-
-/* What a kernel does while the driver is being asked for the stream, and the driver's answer: NULL is "not ready". */
-static void (*meanwhile)(void);
-
-static CUresult query_stream(CUstream stream)
-{
-    (void)stream;
-    if (meanwhile == NULL)
-        return CUDA_ERROR_NOT_READY;
-    meanwhile();
-    return CUDA_SUCCESS;
-}
 
 void shunt_board_relax(unsigned *spins)
 {

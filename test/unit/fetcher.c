@@ -7,26 +7,14 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "test/unit/fake_query.h"
+
 enum { LAUNCH = 4, ORDER = 6 };
 
 const unsigned char shunt_pack_fatbin[1];
 const unsigned long shunt_pack_fatbin_size;
 
-struct shunt_driver shunt_driver;
-
 static _Atomic uint64_t words[SHUNT_FETCHER_WORDS];
-
-/* What the kernel does while the driver is being asked for its stream, and whether it ends by that. */
-static void (*meanwhile)(void);
-
-static CUresult query_stream(CUstream stream)
-{
-    (void)stream;
-    if (meanwhile == NULL)
-        return CUDA_ERROR_NOT_READY;
-    meanwhile();
-    return CUDA_SUCCESS;
-}
 
 enum shunt_status shunt_cuda_check(CUresult result, int level, const char *call)
 {
